@@ -7,17 +7,19 @@ batch, which is the limit. All must give the same rows.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import polars as pl
+import psutil
 
+from spark_stream.server import Server
 from spark_stream.whole_plans import run_on_spark
 from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_nb import traces
@@ -27,6 +29,7 @@ from synergy_nb.runtime.client.cluster import Application, Cluster
 
 __all__ = ["delay", "kill", "ready", "sessions", "topk", "whole"]
 
+Made = TypeVar("Made")
 COLUMNS: Final = {
     "link": "str",
     "source": "str",
@@ -117,7 +120,7 @@ def plain(session: Any, path: Path, folder: Path) -> pl.DataFrame:
     return _ordered(pl.from_arrow(found.toArrow()))  # type: ignore[arg-type] # of a table it makes a table
 
 
-@contextmanager
+@contextlib.contextmanager
 def _cluster(peers: int, spark: bool | str = True) -> Iterator[Cluster]:
     with Cluster(peers, cores=4.0, spark=spark) as cluster:
         yield cluster
@@ -266,29 +269,66 @@ def whole(*, small: bool = False) -> dict[str, Any]:
             for query in ("topk", "select"):
                 for form, path in paths.items():
                     taken: dict[str, list[float]] = {"ours": [], "plain": []}
+                    used: dict[str, list[float]] = {"ours": [], "plain": []}
                     for repeat in range(repeats + (not small)):  # the first warms up
                         for way in ("ours", "plain"):
+                            busy = _busy()
                             seconds, rows = _timed(partial(_whole_run, query, way, session, path, form))
+                            busy = _busy() - busy
                             if query == "topk" and not rows.equals(expected):
                                 raise AssertionError(f"spark-whole ({query}, {form}, {way}): rows differ from Polars's")
                             if repeat or small:
                                 taken[way].append(count / seconds)
+                                used[way].append(busy)
                     ours, plain = (spread(taken[way], digits=0) for way in ("ours", "plain"))
+                    processor = {way: spread(each, digits=3) for way, each in used.items()}
                     ratios[f"{query} on {form}"] = {
-                        "rate": ours, "plain": plain, "to_plain": round(ours["median"] / plain["median"], 3),
-                    }  # fmt: skip
+                        "rate": ours,
+                        "plain": plain,
+                        "to_plain": round(ours["median"] / plain["median"], 3),
+                        "processor_s": processor["ours"],
+                        "processor_s_plain": processor["plain"],
+                        "processor_to_plain": round(processor["plain"]["median"] / processor["ours"]["median"], 3),
+                    }
                     rates[f"{query} on {form}"] = taken["ours"]
-        cold = None if small else run_on_spark(top(paths["parquet"], spark=ALL_OF_TOP))
+        cold = None if small else {"start_s": _started(), **{form: _cold(path, form) for form, path in paths.items()}}
     detail = {
         "way": "whole plans as batch jobs on a warm embedded server, and the same queries by hand, in turn",
         "tuples": count,
         "equal": True,
         "queries": ratios,
-        "cold": cold and {"seconds": round(cold.seconds, 3), "waited_for_spark_s": round(cold.waited, 3)},
+        "cold": cold,
         "target": {"to_plain": 0.95},
         "load": {"before": before, "after": machine_load()},
     }
     return measurement("spark-whole", spread(rates["topk on parquet"])["median"], "tuples/s", detail)
+
+
+def _busy() -> float:
+    """Processor seconds that this process and those below it, as the server, have taken so far."""
+    this, total = psutil.Process(), 0.0
+    for each in (this, *this.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):  # it has ended
+            times = each.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def _started() -> float:
+    """Time from the start of a server until a session is open, seconds."""
+    from spark_stream.session import connect  # noqa: PLC0415 - imports Spark
+
+    began = time.perf_counter()
+    with Server() as server:
+        server.start()
+        connect(server.ready(), timeout=60.0)
+        return round(time.perf_counter() - began, 3)
+
+
+def _cold(path: Path, form: str) -> dict[str, float]:
+    """A run that starts a server of its own: how long it took, and how much of that it had nothing else to do."""
+    run = run_on_spark(top(path, spark=ALL_OF_TOP, form=form))
+    return {"seconds": round(run.seconds, 3), "waited_for_spark_s": round(run.waited, 3)}
 
 
 def _whole_run(query: str, way: str, session: Any, path: Path, form: str) -> pl.DataFrame:
@@ -301,7 +341,7 @@ def _whole_run(query: str, way: str, session: Any, path: Path, form: str) -> pl.
     return run_on_spark(selected(path, form), spark=session).results()
 
 
-def _timed(work: Callable[[], pl.DataFrame]) -> tuple[float, pl.DataFrame]:
+def _timed(work: Callable[[], Made]) -> tuple[float, Made]:
     began = time.perf_counter()
     rows = work()
     return time.perf_counter() - began, rows
