@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from synergy_nb.events import GraphEvaluated, ProbeAccepted, ProbeDropped
 from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.gathering import gathering
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 
@@ -90,7 +91,8 @@ def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) 
         known[there].expected(LINK).mean + known[there].expected(HOP).mean if here != there else 0.0
         for here, there in pairwise(peers)
     ]
-    source = known[peers[0]].expected(SOURCE).mean
+    first = known[peers[0]]
+    source = 0.0 if first.empty else first.expected(SOURCE).mean + gathering(plan, route[0])
     calls = [plan.processing_time(name) for name in route]
     for number, (name, peer) in enumerate(zip(route[1:], peers[1:], strict=True), start=1):
         calls[number] += known[peer].expected(plan.operators[name].kind).mean

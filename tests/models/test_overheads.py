@@ -24,8 +24,8 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.runtime.process._calibration import Calibration, calibration_cases
-from synergy_nb.runtime.process._peer_reports import MeasuredOverheads
+from synergy_nb.runtime.process._calibration import RARELY, Calibration, calibration_cases
+from synergy_nb.runtime.process._peer_reports import LATEST, MeasuredOverheads
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)
@@ -47,6 +47,41 @@ def test_every_kind_has_a_specimen_that_gives_a_result_again_and_again() -> None
         found[specimen.kind] = [specimen.execute(specimen.items()) for _ in range(3)]
     assert found.keys() == KINDS.keys() - WITHOUT
     assert all(rows > 0 for made in found.values() for rows in made), found
+
+
+def test_calls_are_measured_rarely_once_they_have_taken_as_long_as_before_for_long() -> None:
+    seconds, now = 1.0, 0.0
+    measured: list[float] = []
+
+    def clock() -> float:
+        nonlocal now
+        now += seconds
+        return now
+
+    class Noted(MeasuredOverheads):
+        def called(self, seconds: float) -> None:
+            measured.append(seconds)
+
+    loop = asyncio.new_event_loop()
+    try:
+        calibration = Calibration(loop, clock, Noted(0.0, lambda _: None))
+
+        def calls(looks: int) -> int:
+            before = len(measured)
+            for _ in range(looks):
+                calibration.look(now)
+            return len(measured) - before
+
+        assert calls(1 + LATEST) == 1 + LATEST
+        assert calls(8 * RARELY) == 8
+        seconds = 2.0
+        assert calls(RARELY) == 1, "so late it is noticed that a call takes twice as long"
+        assert calls(LATEST) == LATEST, "then as many calls as a speed is made of follow one another"
+        assert calls(8 * RARELY) == 8
+        calibration.renew()
+        assert calls(LATEST) == LATEST
+    finally:
+        loop.close()
 
 
 def test_calibration_measures_all_kinds_before_any_plan_runs() -> None:

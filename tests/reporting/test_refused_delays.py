@@ -69,6 +69,17 @@ def test_the_delay_of_a_complete_graph_that_is_too_slow_is_explained() -> None:
     assert "hop" not in str(found)
 
 
+def test_the_time_for_which_a_source_gathers_tuples_is_that_of_the_source() -> None:
+    slow = source("packets", rate=10.0).filter("bytes > 1").sink("x", delay="10 s")
+    events = [asked(), accepted("a", "source", [], 0.25), dropped("a", "filter", 12.0)]
+    found = refused_delay(slow, Explanation("r", events, NAMES), MEASURED)
+    assert found is not None
+    assert found.source == pytest.approx(0.002 + 0.2)
+    unmeasured = refused_delay(slow, Explanation("r", events, NAMES), {})  # as in a simulation, whose sources do not
+    assert unmeasured is not None
+    assert unmeasured.source == 0.0
+
+
 def test_requests_refused_for_other_reasons_have_no_parts_of_a_delay() -> None:
     events = [asked(), dropped("a", "filter", 0.3, "processing capacity")]
     assert refused_delay(plan(), Explanation("r", events, NAMES), MEASURED) is None

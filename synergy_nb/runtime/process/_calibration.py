@@ -4,9 +4,9 @@ A thread sleeps until a due time, as the thread of a paced source does, and pass
 filter processes a batch of two tuples, a frame with it is decoded, and then one of the other kinds of operators, in
 turn, processes tuples until it has a result. The times are added to :class:`~synergy_nb.models.overheads.Overheads`: at
 short intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
-projection knows the machine before the first tuple, and is updated when other work slows the machine down. While the
-calls take as long as before, only every fourth wake-up is followed by calls: these were half of the time of a peer
-without applications.
+projection knows the machine before the first tuple, and is updated when other work slows the machine down. Once
+the calls have taken as long as before for a minute, only every fourth wake-up is followed by calls: these were half of
+the time of a peer without applications.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.declaration import Declaration
-from synergy_nb.runtime.process._peer_reports import MeasuredOverheads
+from synergy_nb.runtime.process._peer_reports import LATEST, MeasuredOverheads
 from synergy_nb.runtime.process.fork_server import without_threads
 
 SOON: Final = 0.05  # seconds from the start to the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the previous one
 EVERY: Final = 1.0  # longest time between two wake-ups, seconds
-RARELY: Final = 4  # most wake-ups from one measurement of calls to the next
+RARELY: Final = 4  # wake-ups from one measurement of calls to the next, where they take as long as before
 STEADY: Final = 1.5  # ratio of two calls of the reference, one after another, up to which they take as long as before
 APART: Final = 10_000_000  # event time between two results of a case, microseconds
 
@@ -133,7 +133,8 @@ class Calibration:
         self._others = itertools.cycle(others)
         self._seen: set[str] = set()
         self._last_call = math.inf  # seconds of the last call of the reference
-        self._pause = self._left = 1  # wake-ups between two measurements of calls, and until the next one
+        self._steady = 0  # calls of the reference in a row that took as long as the one before
+        self._left = 1  # wake-ups until calls are measured again
         self._frame = next(encode(item) for _, item in self._reference.items())
         self._thread = threading.Thread(target=self._run, name="synergy calibration", daemon=True)
 
@@ -144,7 +145,7 @@ class Calibration:
     def renew(self) -> None:
         """Measure at short intervals again: the peer has started, and measurements during the start say little."""
         self._overheads.discount()
-        self._interval, self._pause, self._left = SOON, 1, 1
+        self._interval, self._steady, self._left = SOON, 0, 1
 
     def close(self) -> None:
         """Stop the thread and all measurements."""
@@ -157,11 +158,12 @@ class Calibration:
                 return
             self._interval = min(self._interval * LONGER, EVERY)
             try:
-                self._loop.call_soon_threadsafe(self._look, due)
+                self._loop.call_soon_threadsafe(self.look, due)
             except RuntimeError:  # the loop was closed
                 return
 
-    def _look(self, due: float) -> None:
+    def look(self, due: float) -> None:
+        """Measure the wake-up that was due at ``due``, in seconds, and calls, if it is time for these."""
         self._left -= 1
         self.measure(due, calls=self._left <= 0)
 
@@ -184,8 +186,8 @@ class Calibration:
             return
         call = self._execute(self._reference)
         last, self._last_call = self._last_call, call
-        steady = self._interval >= EVERY and call < STEADY * last and last < STEADY * call
-        self._pause = self._left = min(2 * self._pause, RARELY) if steady else 1
+        self._steady = self._steady + 1 if call < STEADY * last and last < STEADY * call else 0
+        self._left = RARELY if self._steady >= LATEST else 1
         self._overheads.observe(REFERENCE, call)
         self._overheads.called(call)
         began = self._clock()
