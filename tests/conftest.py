@@ -138,7 +138,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     atexit.register(gc.unfreeze)
-    gc.set_threshold(200_000, 5, 5)
+    gc.set_threshold(1_000_000, 5, 5)
 
 
 def pytest_sessionfinish() -> None:

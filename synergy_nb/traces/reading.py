@@ -139,7 +139,8 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         Parameters of the source. For a trace, those of :func:`open_trace`, and optionally ``lateness`` (seconds):
         without it, tuples are sorted by event time (ties stay in the order of the file); with it, they stay in the
         order of the file, and a file with more disorder is refused. For packets, those of
-        :func:`synergy_nb.traces.packets.parameters`. For both, ``batch`` (tuples per batch, 65,536).
+        :func:`synergy_nb.traces.packets.parameters`. For both, ``batch`` (tuples per batch; by default 65,536, of
+        packets those of ten seconds within bounds, as the first tuple of a slow stream waits for its whole batch).
     skipped
         Callback for malformed lines that were skipped, called at most once, before the first item.
 
@@ -158,7 +159,7 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
         raise ValueError(f"batch: {rows!r}; expected a number of tuples of at least 1")
     if _connector(params) == "packets":
-        return packets.generate(packets.parameters(params), rows)
+        return packets.generate(packets.parameters(params), params.get("batch"))
     if _connector(params) == "nexmark":
         events = nexmark.tables(nexmark.parameters(params))
         return _sorted_batches(piece for each in events for piece in each.iter_slices(rows))

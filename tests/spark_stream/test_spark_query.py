@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import psutil
 import pytest
 
-from spark_stream import _settings as settings
-from spark_stream import java
 from spark_stream._exchange import Exchange
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.part import Part
@@ -28,7 +25,7 @@ from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, Stream
 from tests.feeding import Feed, accepted, feed, micros, through
-from tests.spark_server import QUICK, leftovers
+from tests.spark_server import leftovers
 
 if TYPE_CHECKING:
     from spark_stream.server import Endpoint, Event, Server
@@ -375,7 +372,7 @@ class PlainQuery:
         return sorted(number for path in self.folder.glob("out/*.parquet") for number in pl.read_parquet(path)["x"])
 
 
-def test_without_java_and_path_a_killed_server_loses_nothing_and_doubles_nothing(
+def test_without_a_path_a_killed_server_loses_nothing_and_doubles_nothing(
     endpoint: PeerEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does a query start programs: without a PATH, Hadoop's own file system could make no file.
@@ -385,9 +382,6 @@ def test_without_java_and_path_a_killed_server_loses_nothing_and_doubles_nothing
     from spark_stream.server import Server
 
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    options = settings.java_options
-    monkeypatch.setattr(settings, "java_options", lambda *given: [*QUICK, *options(*given)])
     said: queue.Queue[Event] = queue.Queue()
     plan = stream().filter("k > 0", id="f").aggregate(by="k", window="5 s", id="end", n="count(*)").sink()
     table = rows(600, seed=10)
@@ -396,7 +390,6 @@ def test_without_java_and_path_a_killed_server_loses_nothing_and_doubles_nothing
     plain = PlainQuery(tmp_path)
     with Server(directory=tmp_path, timeout=WITHIN, on_event=said.put) as server:
         ready = server.ready()
-        assert Path(psutil.Process(server.pid).exe()).is_relative_to(java.find().executable.resolve().parent.parent)
         folder = Path(ready.folder or "")
         plain.read_on(ready, 0)
         started = Run(server, endpoint, plan, "f end", folder / "query")

@@ -45,6 +45,12 @@ def test_another_seed_gives_other_packets() -> None:
     assert not table_of(seed=1, count=1000).equals(table_of(seed=2, count=1000))
 
 
+def test_the_first_packets_of_a_slow_source_do_not_wait_for_those_of_an_hour() -> None:
+    first = next(traces.read({"connector": "packets", "rate": 10.0, "duration": 3600.0}))
+    assert isinstance(first, Batch)
+    assert first.rows == packets.LEAST
+
+
 @pytest.mark.parametrize("rows", [1, 7, 1000, 65_536, 10**9])
 def test_batches_of_any_size_hold_the_same_stream(rows: int) -> None:
     made = Parameters(seed=3, rate=1000.0, count=500 if rows < 10 else 150_000)
