@@ -67,7 +67,7 @@ class Kernels:
             with self._kernel(f"{folder}\n{file}") as manager:
                 client = BlockingKernelClient(connection_file=file)
                 client.load_connection_file()
-                client.start_channels()
+                client.start_channels(hb=False)  # a kernel that is silent for a second on a busy machine is no dead one
                 try:
                     client.wait_for_ready(STARTING)
 
