@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import pytest
 
+from synergy_nb.notebook.waiting_lines import QUIET
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 
 __all__ = ["Kernels", "kernels"]
@@ -37,8 +38,11 @@ IMPORTED: Final = (
     "synergy_nb.widgets.qos_view",
     "tests.fork_servers",
 )
-#: As ipykernel sets it, which comes too late for a Matplotlib that is there already.
-ENVIRONMENT: Final = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+ENVIRONMENT: Final = {
+    # as ipykernel sets it, which comes too late for a Matplotlib that is there already
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    QUIET: "outputs are compared, and only slow machines show what a call waits for",
+}
 STARTING: Final = 200.0  # seconds
 CELL: Final = 300  # seconds that a cell may take
 

@@ -259,7 +259,7 @@ OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
     # an application: who may do so to which one, the peer decides
     **_rows(CLIENTS, "contents", "submit", "decision", "application", "applications", "wait", "halt", "move", "renew"),
     **_rows(CLIENTS, "stop", "hold", "release", "fetch", "sinks", "leads", "push", "dropped", "events", "pace", "cost"),
-    **dict.fromkeys(("content sent", "await copies"), CLIENTS),
+    **dict.fromkeys(("content sent", "await copies", "change sinks"), CLIENTS),
     **_rows(CLIENTS, "grant", "delays", "errors", "troubles", "follow", "where"),
     "newcomer": PEERS,
     # the peer itself, and what it tells of others

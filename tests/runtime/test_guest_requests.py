@@ -25,6 +25,7 @@ from synergy_nb.runtime.process._guest_requests import NEEDS, GuestRequests
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
+    ChangeSinks,
     ContentPiece,
     ContentsFound,
     FindContents,
@@ -56,7 +57,7 @@ class World:
             self.peer.call(self.peer.synergy.requests.submit, name, PLAN, user=user)
         self.answers: dict[str, bytes] = {}
         names = {*NEEDS, "submit", "grant", "applications", "renew", "contents", "content sent", "state", "events",
-                 "follow", "troubles", "errors", "ping", "area", "content"}  # fmt: skip
+                 "change sinks", "follow", "troubles", "errors", "ping", "area", "content"}  # fmt: skip
         self.guests = GuestRequests(
             self.peer.synergy, {name: self._operation(name) for name in names}, self._submitted, cast("Any", self)
         )
@@ -138,6 +139,15 @@ def test_a_guest_takes_the_place_of_what_he_may_control_alone() -> None:
     world.share("of-bob", "ann", "control")
     for name in ("of-ann", "of-bob"):
         assert world.ask("ann", "submit", Submit("x", PLAN.to_bytes(), beside=name)) == DONE
+
+
+def test_destinations_pass_between_what_a_guest_may_control() -> None:
+    world = World()
+    assert world.ask("ann", "change sinks", ChangeSinks("of-ann", "of-ann", 0)) == DONE
+    for before, after in (("of-ann", "of-bob"), ("of-bob", "of-ann")):
+        with pytest.raises(NotAllowed, match="application: 'of-bob' is not one that 'ann' may"):
+            world.ask("ann", "change sinks", ChangeSinks(before, after, 0))
+    assert len(world.asked) == 1
 
 
 def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() -> None:

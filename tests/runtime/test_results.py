@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -474,3 +475,25 @@ def test_rows_after_the_point_at_which_two_sinks_are_cut_are_those_of_the_other_
             assert (old.application, old.request(0.0).reader, old.until) == ("b", "s", 8)
             came(old, [12], 13)
             assert rows(old)[-1] == ("old", 12)
+
+
+async def test_a_sink_that_is_read_from_the_durable_folder_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen in a notebook: after the death of all, its loop over the results ended as there was no sink yet."""
+    peer, looks = Peer(), 0
+
+    def restores(application: str) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            peer.pair.deploy("later", plan(), HERE)
+        return True
+
+    monkeypatch.setattr(peer.pair.net["a"], "restores", restores)
+    asked = Fetch("later", "sink", None, wait=0.0)
+    found = await peer.fetch(asked)
+    assert (found.gone, found.finished, found.items) == (False, False, []), "it is not there at the end of this request"
+    assert not (await peer.fetch(msgspec.structs.replace(asked, wait=5.0))).gone
+    assert looks == 3
+    monkeypatch.setattr(peer.pair.net["a"], "restores", lambda _: False)
+    with pytest.raises(LookupError, match="'other'"):
+        await peer.fetch(Fetch("other", "sink", None))

@@ -98,6 +98,10 @@ class DurableCopies:
         self._thread.submit(self._load, application, lacking)
         return True
 
+    def reads(self, application: str) -> bool:
+        """Whether a deployment of an application waits for what is read from the folder."""
+        return application in self._pending
+
     def _restores(self, deployment: Deployment, operator: str) -> bool:
         """Whether a component begins here from what the folder has of it."""
         assignment, key = deployment.assignments[operator], (deployment.application, operator)

@@ -16,6 +16,7 @@ __all__ = ["POLL", "Deliveries"]
 
 SOURCE_START: Final = 3.0  # seconds for which tuples may arrive before their source has started
 NOT_HERE: Final = Pushed(0, ORIGIN, ORIGIN, gone=True)
+PAUSE: Final = 0.02  # seconds between two looks whether what is on its way to this peer is here
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the present state
 
 
@@ -50,9 +51,14 @@ class Deliveries:
                 if nothing:
                     await self._host.arrival(request.application, request.sink, since, left)
             except LookupError:
+                point = since or ORIGIN
+                if self._host.restores(request.application):
+                    if self._loop.time() >= deadline:
+                        return pack(FetchedResults([], point, point, finished=False))
+                    await asyncio.sleep(PAUSE)
+                    continue
                 if self._status(request.application) in LASTING:
                     raise
-                point = since or ORIGIN
                 return pack(FetchedResults([], point, point, finished=False, gone=True))
 
     async def _look(self, request: Fetch, since: Point | None, deadline: float) -> bytes:
@@ -80,7 +86,7 @@ class Deliveries:
             except LookupError:  # the instruction to start may still be on its way to this peer
                 if waited > SOURCE_START:
                     return pack(NOT_HERE)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(PAUSE)
 
     async def await_copies(self, payload: bytes) -> bytes:
         """Answer an :class:`~synergy_nb.runtime.process.requests.AwaitCopies`."""

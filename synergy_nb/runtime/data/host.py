@@ -213,6 +213,10 @@ class Host:
         if self._durable is None or not self._durable.defers(instruction):
             self._converge(instruction)
 
+    def restores(self, application: str) -> bool:
+        """Whether components of an application are being read from the durable folder, and come then."""
+        return self._durable is not None and self._durable.reads(application)
+
     def _to_folder(self, frame: Frame) -> None:
         if self._durable is not None:
             self._durable.take(frame)

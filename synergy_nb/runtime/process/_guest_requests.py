@@ -25,6 +25,7 @@ from synergy_nb.runtime.process._peer_contents import PeerContents, is_shipped
 from synergy_nb.runtime.process.contents import is_table, name_of
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
+    ChangeSinks,
     ContentsFound,
     FindContents,
     GrantRight,
@@ -75,6 +76,7 @@ class GuestRequests:
         self._names = HiddenNames(self._known, lambda user, application: self._may(user, application, READ))
         self._special: dict[str, Callable[[str, bytes], Awaitable[bytes]]] = {
             "submit": self._submit,
+            "change sinks": self._change_sinks,
             "grant": self._grant,
             "applications": self._applications,
             "renew": self._renew,
@@ -167,6 +169,12 @@ class GuestRequests:
         if refusal := refused_paths(Plan.from_bytes(request.plan), accepts.folders, hosts=accepts.hosts):
             raise NotAllowed(refusal)
         return self._names.answer(user, await self._submit_for(request, user))
+
+    async def _change_sinks(self, user: str, payload: bytes) -> bytes:
+        asked = unpack(payload, ChangeSinks)
+        for each in (asked.application, asked.new):
+            self._check(user, each, CONTROL)
+        return await self._operations["change sinks"](payload)
 
     async def _grant(self, user: str, payload: bytes) -> bytes:
         asked = unpack(payload, GrantRight)
