@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from synergy_nb.widgets.plan_editor import PlanEditor
@@ -55,6 +57,20 @@ class Page:
                 self.keyboard.type(key[1:])
             else:
                 self.keyboard.press(key)
+
+    @contextlib.contextmanager
+    def typing_goes_on(self) -> Iterator[None]:
+        """Have no long timer that begins meanwhile end: a text is not committed because a busy machine pauses."""
+        page = self.bare.page
+        page.evaluate("""() => {
+            const start = window.setTimeout;
+            window.startTimer = start;
+            window.setTimeout = (call, time, ...more) => (time >= 500 ? 0 : start(call, time, ...more));
+        }""")
+        try:
+            yield
+        finally:
+            page.evaluate("() => { window.setTimeout = window.startTimer; }")
 
     def drag(self, start: Locator, end: Locator) -> None:
         """Drag from the middle of one element to that of another."""

@@ -428,9 +428,10 @@ def test_text_that_is_typed_is_merged_with_what_others_change_meanwhile(filled: 
     assert "99 us" in page.editor.yaml
     assert area.input_value() == page.editor.yaml
     typed = page.editor.yaml.replace("80 %", "70 %")
-    area.fill(typed)
-    page.editor.apply({"op": "set", "operator": "compare", "field": "fraction", "value": "60 %"})
-    page.view.locator("svg.canvas").click(position={"x": 20, "y": 20})
+    with page.typing_goes_on():
+        area.fill(typed)
+        page.editor.apply({"op": "set", "operator": "compare", "field": "fraction", "value": "60 %"})
+        page.view.locator("svg.canvas").click(position={"x": 20, "y": 20})
     page.view.locator(".status .note.bad").wait_for()
     page.still()
     assert "60 %" in page.editor.yaml
