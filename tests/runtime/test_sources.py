@@ -18,7 +18,9 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
-from synergy_nb.plan.derived.gathering import STEP_S
+from synergy_nb.plan.checks.source_sizes import SourceSize
+from synergy_nb.plan.checks.trace_facts import TraceFacts
+from synergy_nb.plan.derived.gathering import LONGEST_S, STEP_S, gathering
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
@@ -612,3 +614,10 @@ async def test_rows_that_are_pushed_have_no_pace() -> None:
     await replay.whole()
     with pytest.raises(ValueError, match="expected a trace or generated tuples with a speed"):
         replay.feed.change_pace(2.0)
+
+
+def test_a_trace_without_a_rate_gathers_for_the_longest_time() -> None:
+    """The profile of a single row tells the rate 0: such a plan could not be submitted."""
+    trace = source("trace", path="one.parquet", format="parquet", columns={"v": "int"}, speed=60).sink(delay="1 h")
+    one = trace.sized({"source": SourceSize(facts=TraceFacts("one row", 0.0, (), {}, ()))})
+    assert gathering(one, "source") == LONGEST_S

@@ -43,7 +43,8 @@ def gathering(plan: Plan, source: str) -> float:
     node, limit = plan.operators[source], plan.qos.delay
     if limit is None or node.kind != "source" or not pace_of(node.params) or node.params["connector"] not in REPLAYED:
         return 0.0
-    kept = min(SHARE * limit, LONGEST_S, FEW / plan.rate(source))
+    rate = plan.rate(source)  # 0 by a profile of a single row
+    kept = min(SHARE * limit, LONGEST_S, FEW / rate if rate else math.inf)
     return kept if kept >= STEP_S else 0.0
 
 
