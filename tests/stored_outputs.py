@@ -53,7 +53,7 @@ _HERE: Final = (
 )
 #: What must not be in an output.
 _TRACES: Final = (
-    re.compile(r"(?<![\w.])/(?:home|root|tmp|work|Users|var|opt|usr|mnt)/[\w./-]+"),
+    re.compile(rf"(?<![\w.])(?:{re.escape(str(ROOT))}|/(?:home|root|tmp|work|Users|var|opt|usr|mnt)/)[\w./-]+"),
     re.compile(r"\b(?:tcp|tls|ipc)://[\w.]"),
     re.compile(r"\b(?:127\.0\.0\.1|localhost):\d"),
     re.compile(r"\b[0-9a-f]{32,}\b"),
