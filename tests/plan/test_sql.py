@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -344,6 +345,11 @@ def test_every_fault_of_an_expression_is_reported() -> None:
 def test_aggregate_calls_outside_the_subset_are_refused(text: str) -> None:
     with pytest.raises(sql.SqlError):
         sql.parse(text, SCHEMA, aggregate=True)
+
+
+def test_who_counts_nothing_is_told_how_tuples_are_counted() -> None:
+    with pytest.raises(sql.SqlError, match=re.escape("expected count(*), or count of one expression")):
+        sql.parse("count()", SCHEMA, aggregate=True)
 
 
 @pytest.mark.parametrize(

@@ -499,7 +499,8 @@ class Checker:
     def _native(self, node: Any) -> str:
         argument = node.this
         if argument is None or node.expressions or any(node.args.get(part) for part in ("expression", "having")):
-            return self._wrong(node, f"{node.key} of one expression")
+            what = "count(*), or count of one expression" if node.key == "count" else f"{node.key} of one expression"
+            return self._wrong(node, what)
         if node.key == "count":
             if argument.key == "distinct" and self._where == "over":
                 return self._wrong(node, "count(distinct x) only in a value of an aggregate")
