@@ -86,8 +86,9 @@ class SimulatedRows:
         if seen == self._seen and seen:
             return
         came, self._seen = max(seen - self._seen, 0), seen
+        began = time.monotonic()
         pause = self._take(table, min(came, table.height), "")
         if pause is None:
             self.close()
         else:
-            self._next = time.monotonic() + pause
+            self._next = began + pause

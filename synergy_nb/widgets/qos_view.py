@@ -9,8 +9,9 @@ sends ``here`` every few seconds, which is answered with the number of the last 
 Messages have numbers, and every page counts them. So several pages and several copies show the same, no message is sent
 while no page is open, and a page that gets no answer says that there is no news.
 
-With rows, a view also shows the newest ones of a sink, which somebody gives it for as long as it asks for them. They go
-to pages as whole tables in binary, and seldom enough that neither the kernel nor the line to the page is full of them.
+With rows, a view also shows the newest ones of a sink, which somebody gives it for as long as it asks for them. A page
+says which part of them it looks at, in which order, and gets the rows around these. It may ask that its rows stay, or
+for those of another time; then it gets no newer ones until it wants them.
 
 The notebook's file holds none of this: the widget's state is a small loader, which requests the bundle from the kernel,
 and a static picture for viewers that cannot run a view.
@@ -25,7 +26,7 @@ import time
 import weakref
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import traitlets
 
@@ -47,20 +48,20 @@ from synergy_nb.widgets.later_calls import LaterCall
 if TYPE_CHECKING:
     import polars as pl
 
-    from synergy_nb.widgets._row_table import RowMessage, RowTable
+    from synergy_nb.widgets._row_table import RowTable, ShownRows
 
 __all__ = ["FollowedRows", "QoSView"]
 
 BETWEEN: Final = 0.1  # least time between two messages to pages, seconds
 FORGOTTEN: Final = 20.0  # seconds after its last message for which a page counts as open
 GRACE: Final = 5.0  # longest time that messages of pages may be held up by a busy kernel, seconds
+UNKNOWN: Final = ""  # copy of a page that has sent no message yet
 # seconds after which a new page receives the whole state unasked, as it cannot ask while a cell occupies the kernel
 OFFERS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SPARK: Final = 256  # number of points of a peer's load in the first message to a page, which draws two minutes of them
 LEAST_WIDTH: Final = 118.0  # least width of an operator's box, pixels: a peer's name and a rate fit in
 WITH_BACKUP: Final = 140.0  # least width of a box with the name of a backup's peer, pixels
 HEIGHT: Final = 61.0
-ROW_BYTES: Final = 4e6  # most bytes of rows that pages get in a second
 ROW_SHARE: Final = 0.25  # largest share of a processor that is spent on rows
 
 
@@ -75,6 +76,18 @@ class FollowedRows(Protocol):
 
     def close(self) -> None:
         """Give no rows any more."""
+
+
+class _PageLook(NamedTuple):
+    """What a page has asked for of the rows."""
+
+    turn: int = 0  # number of the question, of this page
+    first: int = 0  # place of the first row on its screen
+    by: str = ""  # column whose values are in order; empty: the rows are as they came
+    descending: bool = False
+    held: bool = False  # whether it looks at rows that stay, while newer ones come
+    moment: tuple[float, float] | None = None  # times between which its rows came; None: it wants the newest ones
+    rows: ShownRows | None = None  # that it looks at; None: the newest ones, or they are not known yet
 
 
 class QoSView(BundledView):
@@ -144,8 +157,7 @@ class QoSView(BundledView):
         self._over = False  # whether what it shows had ended when the last picture was made
         self._table: RowTable | None = None
         self._followed: FollowedRows | None = None
-        self._last_rows: RowMessage | None = None  # that pages have, or would have
-        self._rows_number = 0  # of these
+        self._looks: dict[str, _PageLook] = {}  # by copy; pages without one look at the first of the newest rows
         super().__init__()
         self.on_msg(lambda _, content, _buffers: self._receive(content))
         self.update()
@@ -276,7 +288,7 @@ class QoSView(BundledView):
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
             if data and not self._pages:
-                self._pages["shown"] = now  # it opens now, but its message may wait while the kernel is busy
+                self._pages[UNKNOWN] = now  # it opens now, but its message may wait while the kernel is busy
                 self._offers = [now + after for after in OFFERS]
         return {**data, "text/plain": self.to_text(), "text/html": f"{note}{self._still_html()}"}, metadata
 
@@ -295,52 +307,74 @@ class QoSView(BundledView):
         if self._table is None or self._closed:
             return None
         began = time.thread_time()
-        message = self._table.take(table, came, note)
-        spent = time.thread_time() - began
+        rows = self._table.take(table, came, note)
         with self._lock:
-            before, self._last_rows = self._last_rows, message
-            self._rows_number += 1
-            sent = self._send_new_rows(message, before) if self._open() else message.nbytes
+            if self._open():
+                for copy in self._pages:
+                    self._send_rows(copy, rows)
+            spent = time.thread_time() - began
             self._last_picture.changed(self._drawn, final=self._over)
-        return max(BETWEEN, sent / ROW_BYTES, spent / ROW_SHARE)
+        return max(BETWEEN, spent / ROW_SHARE)
 
     def _watched(self) -> bool:
         with self._lock:
             return not self._closed and self._open()
 
-    def _moment(self, content: Mapping[str, Any]) -> None:
-        """Answer a page that asks for the rows of a time."""
-        since, until = content.get("since"), content.get("until")
-        if self._followed is None or not isinstance(since, int | float) or not isinstance(until, int | float):
+    def _look(self, content: Mapping[str, Any]) -> None:
+        """Answer a page that looks at other rows."""
+        turn, first, since, until = (content.get(each) for each in ("turn", "first", "since", "until"))
+        if self._table is None or self._closed or not isinstance(turn, int) or not isinstance(first, int):
             return
-        view, copy = weakref.ref(self), str(content.get("copy", ""))[:100]
+        copy, held = str(content.get("copy", ""))[:100], content.get("held") is True
+        timed = isinstance(since, int | float) and isinstance(until, int | float)
+        moment = (float(since), float(until)) if timed else None  # type: ignore[arg-type]
+        with self._lock:
+            self._pages[copy] = self._clock()
+            self._looks = {each: look for each, look in self._looks.items() if each in self._pages}
+            before = self._looks.get(copy)
+            rows = self._table.shown if held and moment is None else None
+            if before is not None and (before.held, before.moment) == (held, moment):
+                rows = before.rows
+            by, descending = str(content.get("by", "")), content.get("descending") is True
+            self._looks[copy] = _PageLook(turn, max(first, 0), by, descending, held, moment, rows)
+            asked = self._followed if moment is not None and (before is None or before.moment != moment) else None
+            if moment is None or rows is not None:
+                self._send_rows(copy, self._table.shown, asked=True)
+        if asked is not None and moment is not None:
+            self._ask_moment(asked, copy, moment)
+
+    def _ask_moment(self, followed: FollowedRows, copy: str, moment: tuple[float, float]) -> None:
+        """Give a page the rows of a time once they are known, unless it has asked for others since."""
+        view = weakref.ref(self)
 
         def answer(table: pl.DataFrame, gone: int, note: str) -> None:
             watching = view()
-            if watching is not None and watching._table is not None and not watching._closed:
-                message = watching._table.moment(table, gone, note)
-                watching._send_rows("moment", message, to=copy, since=since, until=until)
+            if watching is None or watching._table is None or watching._closed:
+                return
+            rows = watching._table.moment(table, gone, note)
+            with watching._lock:
+                now = watching._looks.get(copy)
+                if now is not None and now.moment == moment:
+                    watching._looks[copy] = now._replace(rows=rows)
+                    watching._send_rows(copy, rows, asked=True)
 
-        self._followed.moment(float(since), float(until), answer)
+        followed.moment(*moment, answer)
 
-    def _send_rows(self, kind: str, message: RowMessage, **others: Any) -> None:
-        number = {"number": self._rows_number} if kind == "rows" else {}
-        self.send({"kind": kind, **message.content, **number, **others}, [memoryview(each) for each in message.buffers])
-
-    def _send_new_rows(self, message: RowMessage, before: RowMessage | None) -> int:
-        """Send rows to all pages, without the buffers that the message before had at the same places; return bytes."""
-        places = zip(message.buffers, before.buffers if before is not None else (), strict=False)
-        kept = [place for place, (now, then) in enumerate(places) if now == then]
-        fresh = [each for place, each in enumerate(message.buffers) if place not in kept]
-        content = {"kind": "rows", **message.content, "number": self._rows_number}
-        self.send({**content, "kept": kept} if kept else content, [memoryview(each) for each in fresh])
-        return sum(map(len, fresh))
+    def _send_rows(self, copy: str, newest: ShownRows, *, asked: bool = False) -> None:
+        """Send a page the rows that it looks at; those that stay only if they were asked for."""
+        at = self._looks.get(copy, _PageLook())
+        if (at.held or at.moment is not None) and not asked:
+            return
+        content = {"kind": "rows", "turn": at.turn, "held": at.held, "moment": at.moment}
+        if copy != UNKNOWN:
+            content["to"] = copy
+        self.send(content | (at.rows or newest).page(at.first, at.by, descending=at.descending))
 
     # -- pages ---------------------------------------------------------------------------------------------------
 
     def _receive(self, content: Mapping[str, Any]) -> None:
-        if content.get("kind") == "moment":
-            self._moment(content)
+        if content.get("kind") == "look":
+            self._look(content)
         else:
             self.on_page_message(str(content.get("kind")), str(content.get("copy", ""))[:100])
 
@@ -362,9 +396,10 @@ class QoSView(BundledView):
                 self.send_bundle()
             elif kind in ("ready", "here", "gone"):
                 self._offers = []
-                self._pages.pop("shown", None)
+                self._pages.pop(UNKNOWN, None)
                 if kind == "gone":
                     self._pages.pop(copy, None)
+                    self._looks.pop(copy, None)
                     return
                 self._pages[copy] = self._clock()
                 if kind == "here":
@@ -373,8 +408,8 @@ class QoSView(BundledView):
                     self._read_journal()
                     self._send_changes(quietly=len(self._pages) == 1)
                     self._send_all(copy)
-                    if self._last_rows is not None:
-                        self._send_rows("rows", self._last_rows, to=copy)
+                    if self._table is not None:
+                        self._send_rows(copy, self._table.shown, asked=True)
                 woken = self._followed
         if woken is not None:
             woken.wake()
@@ -414,8 +449,8 @@ class QoSView(BundledView):
                 self.send_bundle()
                 self._send_changes(quietly=True)
                 self._send_all("")
-                if self._last_rows is not None:
-                    self._send_rows("rows", self._last_rows)
+                if self._table is not None:
+                    self._send_rows(UNKNOWN, self._table.shown)
             else:
                 self._send_changes()
         else:

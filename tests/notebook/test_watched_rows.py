@@ -112,11 +112,15 @@ def test_a_page_asks_for_the_rows_of_a_moment() -> None:
     application = started()
     application.results()
     view: Any = watch(application, rows=True)
-    for since, until in ((0.0, 1e9), (1e8, 1e9), ("no", 2)):
-        view.say({"kind": "moment", "copy": "one", "since": since, "until": until})
-    every, none = sent(view, "moment")
+    for turn, (since, until) in enumerate(((0.0, 1e9), (1e8, 1e9), (1e8, 1e9), ("no", 2))):
+        view.say({"kind": "look", "copy": "one", "turn": turn, "first": 0, "by": "n", "since": since, "until": until})
+    view.say({"kind": "look", "copy": "one", "turn": "no", "first": 0})
+    every, none, again, newest = sent(view)
     assert (every["rows"], every["to"], every["caption"], every["note"]) == (8, "one", "8 rows", "")
-    assert (none["rows"], none["since"], none["until"]) == (0, 1e8, 1e9)
+    assert every["cells"][-1] == sorted(every["cells"][-1], key=int), "in the order that is asked for"
+    assert (none["rows"], none["moment"], none["turn"]) == (0, [1e8, 1e9], 1)
+    assert again == {**none, "turn": 2}, "it is not asked for again"
+    assert (newest["moment"], newest["rows"], newest["turn"]) == (None, 2, 3)
     view.close()
 
 

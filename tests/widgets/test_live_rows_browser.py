@@ -12,11 +12,13 @@ from synergy_nb.widgets.qos_view import QoSView
 from tests.browser import ARTEFACTS, BarePage
 from tests.qos_story import NAMES, START, replicated, story, top_pairs
 from tests.widgets.contrast import faint
-from tests.widgets.live_rows_frames import MAKE, MANY, ROWS
+from tests.widgets.live_rows_frames import MANY, ROWS
+from tests.widgets.live_rows_frames import windows as tables
 
 pytestmark = pytest.mark.slow  # a browser
 
 CELLS = "[...document.querySelectorAll('.line-of:not([hidden])')].sort((a, b) => a.row - b.row)"
+ANSWERED = "() => !document.getElementById('view-1').synergyView.rows.waits"
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -78,31 +80,6 @@ def until_cells(bare: BarePage, wanted: list[list[str]], name: str = "view-1") -
 BEFORE = [["b", "10", "0.5"], [MARKUP, "9", ""], ["c", "9", "1e-7"], ["", "1", "12345700"]]
 
 
-def test_of_what_has_not_changed_nothing_is_sent_and_a_page_that_has_missed_it_gets_all(
-    bare: BarePage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = Rows(FIRST.clear(), ("host",))
-    shown(bare, rows)
-    rows.take(FIRST, 4, "")
-    until_cells(bare, BEFORE)
-    sent: list[tuple[Any, int]] = []
-    send = rows.view.send
-
-    def noted(content: Any, buffers: Any = None) -> None:
-        sent.append((content, len(buffers or ())))
-        send(content, buffers)
-
-    monkeypatch.setattr(rows.view, "send", lambda *_: None)  # this one is lost
-    rows.take(SECOND, 4, "")
-    monkeypatch.setattr(rows.view, "send", noted)
-    rows.take(SECOND.with_columns(pl.Series("n", [10, 12, 3, 2])), 4, "")
-    until_cells(bare, [["b", "10", "0.5"], [MARKUP, "12", ""], ["c", "3", "1e-7"], ["new", "2", "12345700"]])
-    lean, *others = [each for each in sent if each[0]["kind"] == "rows"]
-    assert lean[0]["kept"][:3] == [0, 1, 2], "the hosts and their texts"
-    whole = lean[1] + len(lean[0]["kept"])
-    assert [(content.get("to") is None, number) for content, number in others] == [(False, whole)]
-
-
 def test_the_newest_window_its_marks_and_the_order_that_a_click_chooses(bare: BarePage) -> None:
     rows = Rows(FIRST.clear(), ("host",))
     name = shown(bare, rows)
@@ -153,17 +130,53 @@ def test_the_newest_window_its_marks_and_the_order_that_a_click_chooses(bare: Ba
     until_cells(bare, BEFORE)
 
 
-def test_what_is_paused_stays(bare: BarePage) -> None:
+def test_what_is_paused_stays_and_can_be_sorted(bare: BarePage) -> None:
     rows = Rows(FIRST.clear(), ("host",))
     shown(bare, rows)
     rows.take(FIRST, 4, "")
     until_cells(bare, BEFORE)
     bare.page.locator(".hold").click()
+    bare.until(ANSWERED)
     rows.take(SECOND, 4, "")
-    bare.until("() => document.getElementById('view-1').synergyView.rows.newest.caption.includes('00:00:02')")
-    assert cells(bare) == BEFORE
+    bare.page.locator(".heads button").nth(0).click()
+    until_cells(bare, [BEFORE[1], BEFORE[0], BEFORE[2], BEFORE[3]])
     bare.page.locator(".hold").click()
-    bare.until_here(lambda: cells(bare)[3][0] == "new")
+    bare.until_here(lambda: [row[:2] for row in cells(bare)][2:] == [["c", "3"], ["new", "1"]])
+
+
+def test_while_the_kernel_is_busy_the_rows_that_are_there_scroll_and_others_come_later(bare: BarePage) -> None:
+    many = windows(1, host=[f"{n:04}" for n in range(1000)], n=list(range(1000, 0, -1)))
+    rows = Rows(many.clear(), ("host",))
+    name = shown(bare, rows)
+    rows.take(many, 1000, "")
+    lines = CELLS.replace("document", "document.getElementById(name)")
+    hosts = f"name => {lines}.map((row) => row.children[0].textContent)"
+    table = bare.page.locator(".table")
+
+    def at(first: int, awaited: str) -> None:
+        """Scroll to a row, which is shown there."""
+        table.evaluate("(table, top) => { table.scrollTop = top; }", first * 24)
+        bare.until(f"([name, text]) => ({hosts})(name).some((each) => each === text)", [name, awaited])
+
+    at(0, "0010")
+    bare.kernel_answers = False
+    at(80, "0090")
+    assert "…" not in bare.page.evaluate(hosts, name), "some pages ahead are there"
+    at(600, "…")
+    bare.page.locator(".heads button").nth(1).click()
+    bare.until("() => document.querySelector('.caption').textContent.includes('the kernel is busy')")
+    assert table.get_attribute("aria-busy") == "true"
+    by = bare.page.locator(".heads .head").nth(1)
+    assert (by.get_attribute("aria-sort"), by.locator(".arrow").inner_text()) == ("none", "…"), "it is not sorted yet"
+    for scheme in ("light", "dark"):
+        bare.page.emulate_media(color_scheme=scheme)
+        assert not faint(bare, ".synergy-qos"), scheme
+        bare.page.screenshot(path=ARTEFACTS / f"live_rows_busy_{scheme}.png", full_page=True)
+    bare.kernel_answers = True
+    bare.until(f"name => ({hosts})(name).includes('0395')", name)  # the page asks again
+    assert "busy" not in bare.page.locator(".caption").inner_text()
+    assert (table.get_attribute("aria-busy"), by.get_attribute("aria-sort")) == ("false", "ascending")
+    at(990, "0000")
 
 
 def test_a_brush_on_the_delays_shows_rows_and_events_of_that_time(bare: BarePage) -> None:
@@ -205,9 +218,11 @@ def test_a_brush_on_the_delays_shows_rows_and_events_of_that_time(bare: BarePage
 
 def test_a_hundred_thousand_rows_are_as_quick_as_a_hundred(bare: BarePage) -> None:
     """Few elements exist for them; how long tasks take is measured by ``python -m tests.widgets.live_rows_frames``."""
-    rows = Rows(FIRST.clear())
+    (many,) = tables(ROWS, 1, new=False)
+    rows = Rows(many.clear(), ("host",))
     name = shown(bare, rows)
-    bare.page.evaluate(MAKE, [ROWS, 2])
+    rows.take(many, ROWS, "")
+    bare.until("() => document.querySelector('.line-of')")
     found = bare.page.evaluate(MANY, [name, 2])
     assert 13 <= found["drawn"] <= found["elements"] <= 40
     assert found["texts"] > 10, "each shows its own row"

@@ -96,8 +96,10 @@ class RowFollower:
         task.add_done_callback(self._tasks.discard)
 
     async def _follow(self, pause: float | None) -> None:
+        due = self._loop.time()  # of a look: what a look takes itself makes none of them later
         while pause is not None:
-            await asyncio.sleep(pause)
+            due = max(due + pause, self._loop.time())
+            await asyncio.sleep(due - self._loop.time())
             while not (self._last or self._watched()):
                 self._woken.clear()
                 await self._woken.wait()

@@ -87,7 +87,8 @@ class View {
       }),
     };
     const sink = model.get("_rows");
-    this.rows = sink ? new Rows(this.page.newest, { sink, colours: this.colours, back: () => this.unbrush() }) : null;
+    const ask = (content) => this.tell({ ...content, copy: this.copy });
+    this.rows = sink ? new Rows(this.page.newest, { sink, colours: this.colours, ask, back: () => this.unbrush() }) : null;
     if (this.rows) this.keys();
     this.picture = new Picture(this.page.picture);
     this.contact = new Contact(
@@ -105,8 +106,12 @@ class View {
   // -- the kernel ----------------------------------------------------------------------------------------------------
 
   send(kind) {
+    this.tell({ kind, copy: this.copy });
+  }
+
+  tell(content) {
     try {
-      this.model.send({ kind, copy: this.copy });
+      this.model.send(content);
     } catch {
       // there is no kernel any more: what is drawn stays
     }
@@ -115,6 +120,7 @@ class View {
   requestState() {
     this.ready = false;
     this.send("ready");
+    if (this.rows?.turn) this.rows.ask(); // a kernel that counted this page as closed has forgotten what it looks at
   }
 
   // Tells the kernel that the page is open, which it answers; after a long sleep the page needs the whole state.
@@ -122,16 +128,16 @@ class View {
     const kind = this.slept() ? "ready" : "here";
     this.beat = Date.now();
     this.model.send({ kind, copy: this.copy });
+    if (this.rows?.waits) this.rows.ask(); // what it has asked for may be lost
   }
 
   receive(content, buffers) {
     this.contact.news();
     if (content.kind === "here" && content.to === this.copy && this.ready && content.number > this.number) return this.requestState();
     if (content.kind === "rows") {
-      if ((!content.to || content.to === this.copy) && this.rows?.take(content, buffers) === false && this.ready) this.requestState();
+      if (!content.to || content.to === this.copy) this.takeRows(content);
       return;
     }
-    if (content.kind === "moment" && content.to === this.copy) return this.brushed(content, buffers);
     if (content.kind !== "update" || (content.to && content.to !== this.copy)) return;
     if (content.whole) {
       if (this.ready && content.number <= this.number) return;
@@ -172,7 +178,7 @@ class View {
     const theme = () => {
       this.colours.forget();
       this.redraw(true);
-      if (this.rows?.shown) this.rows.show(this.rows.shown);
+      this.rows?.present(this.rows.shown);
     };
     this.themes = new MutationObserver(theme);
     for (const element of [document.documentElement, document.body])
@@ -239,22 +245,19 @@ class View {
     const { delay } = this.charts;
     delay.brushed = [since, until];
     this.redraw();
-    try {
-      this.model.send({ kind: "moment", copy: this.copy, since, until });
-    } catch {
-      // there is no kernel any more
-    }
+    this.rows.brush(since, until);
   }
 
-  brushed(content, buffers) {
-    const { since, until } = content;
+  takeRows(content) {
+    if (!content.moment) return this.rows?.take(content);
+    const [since, until] = content.moment;
     const now = this.charts.delay.brushed;
     if (!now || now[0] !== since || now[1] !== until) return; // another one is asked for
     const zero = this.pieces.get("head")?.zero ?? 0;
     const marks = this.pieces.get("marks")?.list ?? [];
     const then = marks.filter(({ at }) => at >= since && at <= until);
     const step = until - since < 20 ? 0.1 : 1;
-    this.rows.brushed(content, buffers, `${elapsed(since - zero, step)} to ${elapsed(until - zero, step)}`, then);
+    this.rows.brushed(content, `${elapsed(since - zero, step)} to ${elapsed(until - zero, step)}`, then);
   }
 
   unbrush() {

@@ -1,32 +1,37 @@
-// The newest rows of an application as a table: only the rows on the screen are elements, each head has a small chart,
-// and a click on it sorts. Rows of a moment that was brushed are shown in their place until one goes back.
+// The newest rows of an application as a table. The kernel has them, and orders them; the page has the rows around those
+// on its screen, and asks for others when it is scrolled near their end. Only the rows on the screen are elements, each
+// head has a small chart, and a click on it sorts. Rows of a moment that was brushed are shown in their place until one
+// goes back.
 import { make, put } from "../common/elements.js";
-import { columnsOf, sorting } from "./columns.js";
 
 const ROW = 24; // height of a row, pixels
 const AROUND = 6; // rows above and below those on the screen
 const SHOWN = 13; // rows on the screen, at most
+const NEAR = 40; // rows that are there beyond the screen, at least, before others are asked for
 const MARKS = { 1: "up", 2: "down", 3: "other" };
-const WIDTHS = { integer: 92, number: 104, time: 196, date: 96, clock: 118, span: 84 }; // pixels, at least
+const LEAST = { text: 64, number: 92 }; // width of a column, pixels
 const LETTER = 7.4; // pixels
 const WIDEST = 320; // pixels
-const TURN = 8; // milliseconds of sorting, after which the page has its turn
+const PATIENCE = 700; // milliseconds that the kernel may take before the page says that it is waited for
+const WAITING = "the kernel is busy: it shows other rows, or another order, when it answers";
 
 export class Rows {
-  // `colours`: palette of the view; `back`: called when one goes back from a moment to the newest rows.
-  constructor(parent, { sink, colours, back }) {
+  // `colours`: palette of the view; `ask`: sends a message to the kernel; `back`: called when one goes back from a
+  // moment to the newest rows.
+  constructor(parent, { sink, colours, ask, back }) {
     this.colours = colours;
+    this.send = ask;
     this.newest = this.shown = null; // what a message had
-    this.number = 0; // of the last message
-    this.buffers = []; // that it had
+    this.turn = 0; // of the last question
+    this.answered = 0; // turn of the last answer
     this.held = false; // whether what is shown stays, while newer rows come
+    this.moment = null; // times between which the rows came that are shown
+    this.sort = null; // name of a column, and whether the largest come first, as it was asked for
     this.names = "";
     this.widths = [];
-    this.sort = null; // name of a column, and whether the largest come first
-    this.order = null; // places of the rows as they are sorted; null: as they came
     this.pool = [];
     this.frame = this.timer = 0;
-    this.next = null; // what is shown once it is sorted
+    this.late = false; // whether the kernel has not answered for a while
     this.element = make("section", "rows-of", "", { "aria-label": `rows of ${sink}` });
     const head = make("div", "rows-head");
     this.title = make("h3", "", `Rows of ${sink}`);
@@ -54,74 +59,106 @@ export class Rows {
     clearTimeout(this.timer);
   }
 
-  // -- what came -----------------------------------------------------------------------------------------------------
+  // -- what is asked for ---------------------------------------------------------------------------------------------
 
-  // Takes rows, with buffers that are as in the message before at the places that are `kept`; false if that one is missing.
-  take(content, buffers) {
-    const { kept = [], number } = content;
-    if (kept.length && number !== this.number + 1) return false;
-    const whole = [...buffers];
-    for (const place of kept) whole.splice(place, 0, this.buffers[place]);
-    this.number = number;
-    this.buffers = whole;
-    this.newest = { ...columnsOf(content, whole), caption: content.caption, note: content.note };
-    if (!this.held && !this.moment) this.show(this.newest);
-    return true;
+  // Asks the kernel for the rows around those on the screen, in the order that was chosen.
+  ask() {
+    this.turn++;
+    const [since, until] = this.moment ?? [];
+    const { name = "", descending = false } = this.sort ?? {};
+    this.send({ kind: "look", turn: this.turn, first: this.top, by: name, descending, held: this.held, since, until });
+    this.timer ||= setTimeout(() => this.wait(true), PATIENCE);
+    this.grid.setAttribute("aria-busy", "true");
   }
 
-  // Show what came in a time, with what happened then; until `leave`.
-  brushed(content, buffers, caption, happened) {
-    const words = `${caption}: ${content.caption}`;
-    this.moment = { ...columnsOf(content, buffers), caption: words, note: content.note };
-    this.back.hidden = false;
-    this.then.hidden = false;
-    this.then.replaceChildren(
-      ...(happened.length ? happened : [{ text: "nothing happened to the application then", tone: "" }]).map(({ text, tone }) =>
-        make("li", tone, `${{ bad: "▲", good: "✓" }[tone] ?? "·"} ${text}`),
-      ),
-    );
-    this.grid.scrollTop = 0;
-    this.show(this.moment);
+  get top() {
+    return Math.floor(this.grid.scrollTop / ROW);
+  }
+
+  get waits() {
+    return this.answered < this.turn;
+  }
+
+  // Asks for the rows that the screen shows or soon will, if they are not there; one question at a time.
+  reach() {
+    const { begin, rows, cells } = this.shown;
+    const end = begin + (cells[0]?.length ?? 0);
+    const beyond = (begin > 0 && this.top - NEAR < begin) || (end < rows && this.top + SHOWN + NEAR > end);
+    if (beyond && !this.waits) this.ask();
+  }
+
+  // A click sorts with the smallest first, another one with the largest first, and a third not at all.
+  choose(name) {
+    const { sort } = this;
+    if (sort?.name !== name) this.sort = { name, descending: false };
+    else this.sort = sort.descending ? null : { name, descending: true };
+    this.ask();
+    this.present(this.shown);
+  }
+
+  // Show what came in a time; until `leave`.
+  brush(since, until) {
+    this.moment = [since, until];
+    this.ask();
   }
 
   leave() {
     if (!this.moment) return;
     this.moment = null;
     this.back.hidden = this.then.hidden = true;
-    this.show(this.newest ?? this.shown);
+    this.ask();
+    this.present(this.newest ?? this.shown);
   }
 
   hold(held) {
     this.held = held;
-    if (!held && !this.moment && this.newest) this.show(this.newest);
+    this.ask();
+    if (!held && !this.moment && this.newest) this.present(this.newest);
   }
 
-  // Show rows once they are sorted; of several that come meanwhile, the last.
-  show(rows) {
-    this.next = rows;
-    if (this.timer) return;
-    const { columns, rows: number } = rows;
-    const by = this.sort && columns.find(({ name }) => name === this.sort.name);
-    const work = by ? sorting(by, number, this.sort.descending) : null;
-    const go = () => {
-      this.timer = 0;
-      const until = performance.now() + TURN;
-      let done = work?.next();
-      while (done && !done.done && performance.now() < until) done = work.next();
-      if (done && !done.done) {
-        this.timer = setTimeout(go);
-        return;
-      }
-      this.present(rows, done?.value ?? null);
-      if (this.next !== rows) this.show(this.next);
-    };
-    go();
+  // -- what came -----------------------------------------------------------------------------------------------------
+
+  // Takes the newest rows, or those that stay.
+  take(content) {
+    const { to, turn, held } = content;
+    if (!to && this.turn) return; // for pages that have not asked for anything
+    this.heard(turn);
+    this.newest = content;
+    if (!this.moment && held === this.held) this.present(content);
   }
 
-  present(rows, order) {
+  // Takes the rows of a time, with what happened then.
+  brushed(content, caption, happened) {
+    this.heard(content.turn);
+    if (this.back.hidden) this.grid.scrollTop = 0;
+    this.back.hidden = this.then.hidden = false;
+    this.then.replaceChildren(
+      ...(happened.length ? happened : [{ text: "nothing happened to the application then", tone: "" }]).map(({ text, tone }) =>
+        make("li", tone, `${{ bad: "▲", good: "✓" }[tone] ?? "·"} ${text}`),
+      ),
+    );
+    this.present({ ...content, caption: `${caption}: ${content.caption}` });
+  }
+
+  heard(turn) {
+    this.answered = Math.max(this.answered, turn);
+    if (!this.waits) this.wait(false);
+  }
+
+  // Says that the kernel is waited for, or not any more.
+  wait(late) {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.grid.setAttribute("aria-busy", String(this.waits));
+    if (this.late === late) return;
+    this.late = late;
+    if (this.shown) this.present(this.shown);
+  }
+
+  present(rows) {
+    if (!rows) return;
     this.shown = rows;
-    this.order = order;
-    put(this.caption, rows.caption);
+    put(this.caption, this.late ? `${rows.caption} · ${WAITING}` : rows.caption);
     put(this.note, rows.note && `▲ ${rows.note}`);
     this.note.hidden = !rows.note;
     this.grid.hidden = !rows.columns.length;
@@ -149,8 +186,7 @@ export class Rows {
       for (const element of this.pool) element.row = -1;
       columns.forEach((column, place) => this.head(column, this.heads.children[place]));
     }
-    const top = this.grid.scrollTop;
-    const from = Math.max(Math.floor(top / ROW) - AROUND, 0);
+    const from = Math.max(this.top - AROUND, 0);
     const until = Math.min(from + SHOWN + 2 * AROUND + 1, rows);
     while (this.pool.length < until - from) this.grow(columns.length);
     const used = new Set();
@@ -160,6 +196,7 @@ export class Rows {
       if (element.row !== place) this.fill(element, place, columns);
     }
     for (const element of this.pool) element.hidden = !used.has(element);
+    this.reach();
   }
 
   // A head for each column, and the widths of the columns, which grow but do not shrink.
@@ -173,9 +210,9 @@ export class Rows {
       this.pool = [];
     }
     let changed = false;
-    columns.forEach(({ name, kind, longest }, place) => {
-      const words = kind === "text" ? Math.max(longest, 6) * LETTER + 20 : WIDTHS[kind];
-      const width = Math.min(Math.max(words, name.length * LETTER + 34), WIDEST);
+    columns.forEach(({ name, kind }, place) => {
+      const longest = this.shown.cells[place].reduce((most, words) => Math.max(most, words?.length ?? 0), 0);
+      const width = Math.min(Math.max(LEAST[kind], longest * LETTER + 20, name.length * LETTER + 34), WIDEST);
       changed ||= width > this.widths[place];
       this.widths[place] = Math.max(this.widths[place], width);
     });
@@ -194,18 +231,12 @@ export class Rows {
     return element;
   }
 
-  // A click sorts with the smallest first, another one with the largest first, and a third not at all.
-  choose(name) {
-    const { sort } = this;
-    if (sort?.name !== name) this.sort = { name, descending: false };
-    else this.sort = sort.descending ? null : { name, descending: true };
-    this.show({ ...this.shown }); // the same rows, sorted anew
-  }
-
   head(column, element) {
-    const sort = this.sort?.name === column.name ? (this.sort.descending ? "descending" : "ascending") : "none";
+    const { by, descending } = this.shown;
+    const sort = by === column.name ? (descending ? "descending" : "ascending") : "none";
+    const asked = this.sort?.name === column.name ? (this.sort.descending ? "descending" : "ascending") : "none";
     element.setAttribute("aria-sort", sort);
-    put(element.arrow, { ascending: "▲", descending: "▼", none: "" }[sort]);
+    put(element.arrow, asked === sort ? { ascending: "▲", descending: "▼", none: "" }[sort] : "…");
     put(element.lastChild, column.about);
     element.lastChild.title = column.about;
     this.chart(element.children[1], column);
@@ -255,19 +286,21 @@ export class Rows {
   }
 
   fill(element, place, columns) {
-    const row = this.order ? this.order[place] : place;
+    const { begin, cells, marks, fresh } = this.shown;
+    const row = place - begin;
+    const here = row >= 0 && row < (cells[0]?.length ?? 0);
     element.row = place;
     element.style.transform = `translateY(${place * ROW}px)`;
     element.setAttribute("aria-rowindex", String(place + 2));
-    const { fresh } = this.shown;
-    const kind = fresh[row] ? "line-of fresh" : "line-of";
+    const kind = !here ? "line-of awaited" : fresh[row] ? "line-of fresh" : "line-of";
     if (element.className !== kind) element.className = kind;
     columns.forEach((column, at) => {
       const cell = element.children[at];
-      const words = column.text(row);
+      const words = here ? (cells[at][row] ?? "") : "…";
       put(cell, words);
-      const mark = column.marks ? MARKS[column.marks[row]] ?? "" : "";
-      const look = [column.kind === "text" ? "" : "number", mark, column.isEmpty(row) ? "none" : ""].filter(Boolean).join(" ");
+      const mark = here && marks[at] ? (MARKS[marks[at][row]] ?? "") : "";
+      const empty = here && cells[at][row] === null ? "none" : "";
+      const look = [column.kind === "text" ? "" : "number", mark, empty].filter(Boolean).join(" ");
       if (cell.className !== look) cell.className = look;
       const title = words.length * LETTER > this.widths[at] - 16 ? words : "";
       if (cell.title !== title) cell.title = title;
