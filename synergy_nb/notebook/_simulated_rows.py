@@ -81,10 +81,12 @@ class SimulatedRows:
                 self._later.after(left, self._news)
 
     def _look(self) -> None:
-        table = self._application.latest(self._rows, self._sink)
+        # counted first, so that rows that another thread brings meanwhile are seen again by the next look
+        # (test_rows_that_come_during_a_look_are_shown_by_the_next_one)
         seen = self._results.height
         if seen == self._seen and seen:
             return
+        table = self._application.latest(self._rows, self._sink)
         came, self._seen = max(seen - self._seen, 0), seen
         began = time.monotonic()
         pause = self._take(table, min(came, table.height), "")

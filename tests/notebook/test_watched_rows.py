@@ -10,6 +10,7 @@ import pytest
 
 from synergy_nb import Simulation, source, watch
 from synergy_nb.notebook import watching
+from synergy_nb.notebook._simulated_rows import SimulatedRows
 from synergy_nb.plan import Plan, plan
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.widgets.qos_view import QoSView
@@ -137,6 +138,30 @@ def test_rows_in_the_order_of_their_arrival_in_a_simulation() -> None:
     rows = application.results()
     assert 0 < early.height < rows.height
     assert rows.equals(early.vstack(late))
+
+
+def test_rows_that_come_during_a_look_are_shown_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    application = started()
+    application.simulation.run("2.5 s")
+    latest, seen = application.latest, list[Any]()
+
+    def meanwhile(*given: Any) -> Any:
+        found = latest(*given)
+        monkeypatch.undo()
+        application.simulation.run("3 s")
+        return found
+
+    def take(table: Any, _came: int, _note: str) -> float:
+        seen.append(table)
+        return 0.0
+
+    monkeypatch.setattr(application, "latest", meanwhile)
+    (sink,) = application.plan.sinks
+    rows = SimulatedRows(application, sink, 10, take, lambda: False)
+    assert seen[-1].height < latest(10).height
+    rows.wake(last=True)
+    rows.close()
+    assert seen[-1].equals(latest(10))
 
 
 @pytest.mark.parametrize("notebook", [0.0], indirect=True)
