@@ -22,7 +22,7 @@ from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Examp
 from synergy_nb.plan.operators.engines import off_spark
 from synergy_nb.plan.operators.parameter_types import COLUMN, integer
 from synergy_nb.plan.operators.schemas import Derivation
-from synergy_nb.runtime.process._calibration import CalibrationCase, calibration_cases, make_plans
+from synergy_nb.runtime.process._calibration import CalibrationCase, calibration_cases, make_cases, make_plans
 from synergy_nb.runtime.process.fork_server import ProcessStartError
 from tests.example_plans import problems_of
 from tests.feeding import through
@@ -98,6 +98,24 @@ def test_plans_of_calibration_are_made_once_and_those_of_kinds_that_are_declared
     assert all(one is other for one, other in zip(made, make_plans(), strict=True))
     declared.declare(own)
     assert len(make_plans()) == len(made) + 1
+
+
+def test_the_first_peer_of_a_process_has_the_cases_that_were_made_before_and_makes_those_of_own_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def make(plan: Plan, operator: str) -> CalibrationCase:
+        made.append(plan.operators[operator].kind)
+        return CalibrationCase(plan, operator)
+
+    monkeypatch.setattr(f"{CalibrationCase.__module__}.CalibrationCase", make)
+    make_cases()
+    before = made.copy()
+    assert "clip" not in before
+    kinds = [case.kind for case in calibration_cases()]
+    assert made == [*before, "clip"]
+    assert kinds == [case.kind for case in calibration_cases()] == made[len(before) + 1 :]
 
 
 def test_an_example_that_starts_threads_is_named_before_a_fork_server_forks() -> None:

@@ -26,7 +26,7 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, empty, encode
 from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import FAMILIES, KINDS
 from synergy_nb.plan.operators.declaration import Declaration
 from synergy_nb.runtime.process._peer_reports import LATEST, MeasuredOverheads
 from synergy_nb.runtime.process.fork_server import without_threads
@@ -99,9 +99,21 @@ def _with_examples() -> list[Declaration]:
     return sorted(found, key=lambda each: each.kind != REFERENCE)
 
 
+_ready: Final[dict[str, CalibrationCase]] = {}  # by kind: not used yet, and made before this process was forked
+
+
+def make_cases() -> None:
+    """Make the cases of the platform's own kinds, for the first peer of each process that a fork server forks.
+
+    Users' own operators wait until then: their logic may start threads.
+    """
+    _ready.update((each.kind, CalibrationCase(*_example(each))) for each in _with_examples() if each.kind in FAMILIES)
+
+
 def calibration_cases() -> Iterator[CalibrationCase]:
     """Yield one case for each kind of operator that has an example (and needs no key), the reference first."""
-    return itertools.starmap(CalibrationCase, map(_example, _with_examples()))
+    for each in _with_examples():
+        yield _ready.pop(each.kind) if each.kind in _ready else CalibrationCase(*_example(each))
 
 
 def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:

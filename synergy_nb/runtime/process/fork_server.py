@@ -48,6 +48,8 @@ PRELOAD: Final = (
     "synergy_nb.runtime.process.processes:warm_name_lookups",
     "synergy_nb.assembly:prepare",
     "synergy_nb.runtime.process._calibration:make_plans",
+    "synergy_nb.runtime.process._calibration:make_cases",
+    "synergy_nb.runtime.process.processes:warm_tls",
     "numpy.ma",  # which Polars imports when it first gets an array
     "polars",
     "pyarrow",

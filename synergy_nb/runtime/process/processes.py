@@ -31,6 +31,7 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.utils import silence_logging_cmgr
 from distributed.versions import get_versions
+from tornado import netutil
 
 from synergy_nb.control.identity import OWNER, PEER, SCHEDULER, endpoint_of
 from synergy_nb.runtime.client.progress import Progress
@@ -401,6 +402,16 @@ def launch_fork_server(peers: int, factory: str | None = None) -> ForkServer:
 def warm_name_lookups() -> None:
     """Perform the look-ups of every starting worker before processes are forked."""
     get_versions()  # of packages, from their metadata: a tenth of the time to start a peer
+
+
+def warm_tls() -> None:
+    """Make the default settings of TLS, which Tornado makes in each process at its first connection and does not use.
+
+    They have all authorities that the machine trusts: 30 ms of a processor, a tenth of a peer's start. On macOS they
+    may start threads.
+    """
+    if sys.platform == "linux":
+        netutil._client_ssl_defaults()  # without it, each process makes them
 
 
 # -- in the peers' process -------------------------------------------------------------------------------------------
