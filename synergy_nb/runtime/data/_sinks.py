@@ -245,9 +245,11 @@ class Sinks:
 
         Raises ``LookupError`` if there is no such sink.
         """
-        sinks = [
-            sink for (owner, name), sink in self.found.items() if owner == application and operator in (None, name)
-        ]
+        if operator is None:
+            sinks = self.of(application)
+        else:  # each measurement asks: without a look at all others
+            named = self.found.get((application, operator))
+            sinks = [] if named is None else [named]
         if len(sinks) != 1:
             found = ", ".join(sink.operator for sink in sinks) or "none"
             raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
