@@ -156,14 +156,11 @@ def stored_as(columns: Mapping[str, str], layout: Layout) -> tuple[StructType, l
     from spark_stream._expressions import quote  # noqa: PLC0415
 
     stored = {layout.clock if name == "time" else name: kind for name, kind in columns.items()}
-    chosen = [
-        (sf.col(quote(column)).cast("timestamp") if kind == "time" else sf.col(quote(column))).alias(name)
-        for (name, kind), column in zip(columns.items(), stored, strict=True)
-    ]
-    return _struct(stored, layout.zoneless), chosen
+    # Times without a zone are read as such of UTC: as TIMESTAMP_NTZ, each would be converted, in .1 us and more
+    return _struct(stored), [sf.col(quote(column)).alias(name) for name, column in zip(columns, stored, strict=True)]
 
 
-def _struct(columns: Mapping[str, str], zoneless: frozenset[str] = frozenset()) -> StructType:
+def _struct(columns: Mapping[str, str]) -> StructType:
     from pyspark.sql import types  # noqa: PLC0415 - imports Spark
 
     kinds = {
@@ -179,5 +176,4 @@ def _struct(columns: Mapping[str, str], zoneless: frozenset[str] = frozenset()) 
     found: dict[str, DataType] = {
         name: kinds[kind] if kind in kinds else types.DecimalType(*digits_of(kind)) for name, kind in columns.items()
     }
-    found |= dict.fromkeys(zoneless & found.keys(), types.TimestampNTZType())
     return types.StructType([types.StructField(name, kind) for name, kind in found.items()])

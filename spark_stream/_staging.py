@@ -62,7 +62,6 @@ class Layout(NamedTuple):
     """The mapping of a stream's columns to the columns of files."""
 
     clock: str = "time"  # column that is called `time` in the stream
-    zoneless: frozenset[str] = frozenset()  # columns of the files whose times have no zone
 
 
 def direct(
@@ -89,18 +88,15 @@ def direct(
         return None  # who reads it as always says what is wrong
     if not 0 < rows <= most:
         return None
-    zoneless = set()
     for name, kind in columns.items():
         stored = clock if name == "time" else name
         index = schema.get_field_index(stored)
         if index < 0 or schema.field(index).type not in _fitting(kind):
             return None
-        if kind == "time" and schema.field(index).type.tz is None:
-            zoneless.add(stored)
     stored_times = [clock if name == "time" else name for name, kind in columns.items() if kind == "time"]
     if not _has_good_times(path, stored_times, clock, ordered=ordered):
         return None
-    return Staged(path, END, temporary=False), Layout(clock, frozenset(zoneless))
+    return Staged(path, END, temporary=False), Layout(clock)
 
 
 def _has_good_times(path: Path, names: Sequence[str], clock: str, *, ordered: bool) -> bool:

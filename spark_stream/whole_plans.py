@@ -4,9 +4,14 @@ Theory of operation
 -------------------
 The operators are those of parts on Spark (:func:`spark_stream.operators.build`): where the inputs are finite, the same
 functions make a batch query of them. The sources are read as those of a part: Parquet files by Spark itself, others
-after conversion by the readers of peers, while the server starts. The results are put into the order of peers, and
-come here as Arrow. A destination is written by the writer that peers have for it. So nothing is translated, read or
-written by a second piece of code, and the rows are those of peers.
+after conversion by the readers of peers, while the server starts. Behind such a source, operators that process each
+tuple alone are executed by the code of peers as it is converted, so that Spark gets what is left. The results are put
+into the order of peers, and come here as Arrow. A destination is written by the writer that peers have for it. So
+nothing is translated, read or written by a second piece of code, and the rows are those of peers.
+
+Spark gives the rows of a scan in the order of the file, as ``collect`` does: it numbers the pieces of a file as they
+follow one another, and the server sends their rows piece by piece. So where nothing but conditions and projections is
+between a Parquet file and a frame, the rows come in the order of the file, and need no positions.
 
 Spark and gRPC are imported in functions only, as what checks a plan needs neither.
 """
@@ -17,7 +22,7 @@ import contextlib
 import secrets as randomness
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +31,7 @@ import polars as pl
 
 from spark_stream._opened_sessions import OpenedSession, is_here
 from spark_stream._settings import SHARED_CLASSES
-from spark_stream._staging import Layout, convert, direct, written
+from spark_stream._staging import FILE_ROWS, Layout, direct, written
 from spark_stream._tables import POSITION, from_spark
 from spark_stream.server import Endpoint
 from spark_stream.spark_errors import cause, has_no_room, is_lost
@@ -36,9 +41,10 @@ from synergy_nb.connectors import connected
 from synergy_nb.connectors.patient_polls import items_to_end
 from synergy_nb.connectors.secret_values import given_secrets
 from synergy_nb.connectors.sink_writers import writer_of
+from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN, chunks_of
-from synergy_nb.dataflow.tuples import END, Batch, Punctuation, conform, empty
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, conform, empty
 from synergy_nb.errors import SynergyError
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan, PlanError, Problem
@@ -58,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkJobFailed", "SparkRun", "check_on_spark", "run_on_spark", "stream_of"]
 
 _FOLDER: Final = "directory"  # connector of folders, which a peer polls
+_ALONE: Final = ("filter", "project")  # operators that process each tuple alone, and keep their order
 
 
 class SparkJobFailed(SynergyError, RuntimeError):
@@ -238,13 +245,13 @@ def run_on_spark(
         found = ends.enter_context(OpenedSession(spark))
         found.start()
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="synergy-")))
-        stored = _Sources(plan, folder, known, run.notices)
+        stored = _Sources(plan, folder, known, run.notices, [sink for sink in free if sink not in takers])
         waiting = time.monotonic()
         session = found.session()
         run.waited = time.monotonic() - waiting
         ends.enter_context(_meaning(session, ours=found.is_ours))
         for sink, reader in readers.items():
-            frame = stored.frame(session, plan.upstream(sink)[0])
+            frame = stored.frame(session, sink)
             with _explained(session, plan):
                 if reader is not None:
                     run.rows[sink] = _put(session, frame, plan.schema(sink), reader)
@@ -254,7 +261,7 @@ def run_on_spark(
                         takers[sink](table)
                         run.rows[sink] += table.height
                 else:
-                    run._tables[sink] = _collected(session, frame, plan.schema(sink))
+                    run._tables[sink] = _collected(session, frame, plan.schema(sink), sorts=sink in stored.as_read)
                     run.rows[sink] = run._tables[sink].height
     run.seconds = time.monotonic() - began
     return run
@@ -319,41 +326,78 @@ class _Stored(NamedTuple):
 
 
 class _Sources:
-    """The sources of a plan, in files."""
+    """The sources of a plan, in files, with what is done of the plan as they are written.
 
-    def __init__(self, plan: Plan, folder: Path, secrets: Mapping[str, bytes], notices: list[str]) -> None:
-        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+    ``frames``: sinks whose results come here as a whole.
+    """
 
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        secrets: Mapping[str, bytes],
+        notices: list[str],
+        frames: Collection[str],
+    ) -> None:
         self._plan = plan
         self._secrets = secrets
         self._inside = [name for name, operator in plan.operators.items() if operator.kind != "sink"]
-        ends = {plan.upstream(sink)[0] for sink in plan.sinks}
-        self._numbered = frozenset().union(*(operators.numbered(plan, self._inside, end) for end in ends))
-        self._found: dict[str, _Stored] = {}
-        for number, name in enumerate(plan.sources):
+        # Sinks whose rows come in the order of a file, without positions
+        self.as_read = frozenset(sink for sink in frames if _origin(plan, sink) in plan.sources)
+        numbered = self._with_positions()
+        as_they_are = {}
+        for name in plan.sources:
+            found = direct(plan.operators[name], plan.schema(name), most=float("inf"), ordered=name in numbered)
+            if found is not None:
+                as_they_are[name] = found
+        self.as_read = frozenset(sink for sink in self.as_read if _origin(plan, sink) in as_they_are)
+        ahead = {name: [] if name in as_they_are else _ahead(plan, name) for name in plan.sources}
+        done = {operator.id for chain in ahead.values() for operator in chain}
+        self._inside = [name for name in self._inside if name not in done]
+        self._numbered = self._with_positions()
+        self._found: dict[str, _Stored] = {}  # by the stream that Spark reads
+        for number, (name, chain) in enumerate(ahead.items()):
             own = folder / f"source-{number}"
             own.mkdir()
-            self._found[name] = self._stored(plan.operators[name], own, notices)
+            if name in as_they_are:
+                staged, layout = as_they_are[name]
+                (own / "rows.parquet").symlink_to(staged.path)
+                self._found[name] = _Stored(own, layout, counted=name in self._numbered)
+            else:
+                end = chain[-1].id if chain else name
+                self._convert(plan.operators[name], chain, own, notices, numbered=end in self._numbered)
+                self._found[end] = _Stored(own, Layout(), counted=False)
 
-    def _stored(self, operator: Operator, folder: Path, notices: list[str]) -> _Stored:
-        plan, numbered = self._plan, operator.id in self._numbered
-        found = direct(operator, plan.schema(operator.id), most=float("inf"), ordered=numbered)
-        if found is not None:
-            (folder / "rows.parquet").symlink_to(found[0].path)
-            return _Stored(folder, found[1], counted=numbered)
+    def _with_positions(self) -> frozenset[str]:
+        """Streams that Spark reads with the positions of their rows."""
+        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+
+        plan, inside = self._plan, self._inside
+        each = (
+            operators.numbered(plan, inside, plan.upstream(sink)[0], ordered=sink not in self.as_read)
+            for sink in plan.sinks
+        )
+        return frozenset().union(*each)
+
+    def _convert(
+        self, operator: Operator, chain: list[Operator], folder: Path, notices: list[str], *, numbered: bool
+    ) -> None:
+        """Write what the last of a chain of operators behind a source gives into files."""
 
         def skipped(lines: SkippedLines) -> None:
             notices.append(f"source {operator.id!r}: skipped {lines}")
 
         if operator.params["connector"] == _FOLDER:
-            files = written(self._polled(operator, notices), folder, numbered=numbered)
+            items = self._polled(operator, notices)
         else:
-            files = convert(operator, folder, skipped, numbered=numbered)
-        for _ in files:
+            items = traces.read({**operator.params, "batch": FILE_ROWS}, skipped)
+        for each in chain:
+            logic = create(each, self._plan, secrets=self._secrets)
+            items = _passed(items, partial(logic.execute, 0))
+        for _ in written(items, folder, numbered=numbered):
             pass
-        return _Stored(folder, Layout(), counted=False)
 
-    def _polled(self, operator: Operator, notices: list[str]) -> Iterator[Any]:
+    def _polled(self, operator: Operator, notices: list[str]) -> Iterator[Item]:
         late = 0
 
         def dropped(rows: int) -> None:
@@ -366,17 +410,17 @@ class _Sources:
         if late:
             notices.append(f"source {operator.id!r}: {counted(late, 'row')} came too late")
 
-    def frame(self, session: SparkSession, end: str) -> DataFrame:
-        """The stream of an operator, as a batch query."""
+    def frame(self, session: SparkSession, sink: str) -> DataFrame:
+        """The stream that a sink reads, as a batch query."""
         from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
         return operators.build(
             self._plan,
             self._inside,
-            end,
+            self._plan.upstream(sink)[0],
             partial(self._read, session),
             secrets=self._secrets,
-            ordered=True,
+            ordered=sink not in self.as_read,
             finite=True,
         )
 
@@ -392,6 +436,31 @@ class _Sources:
         if numbered and found.counted:
             chosen.append(rows.metadataColumn("_metadata").getField("row_index").alias(POSITION))
         return rows.select(*chosen)
+
+
+def _origin(plan: Plan, sink: str) -> str:
+    """The stream from which the rows of a sink come one by one."""
+    stream = plan.upstream(sink)[0]
+    while plan.operators[stream].kind in _ALONE:
+        (stream,) = plan.operators[stream].inputs
+    return stream
+
+
+def _ahead(plan: Plan, source: str) -> list[Operator]:
+    """The operators behind a source that process each tuple alone, of streams that nobody else reads."""
+    found: list[Operator] = []
+    stream = source
+    while True:
+        readers = [each for each in plan.operators.values() if stream in each.inputs]
+        if len(readers) != 1 or readers[0].kind not in _ALONE or readers[0].engine == "spark":
+            return found
+        found.append(readers[0])
+        stream = readers[0].id
+
+
+def _passed(items: Iterable[Item], through: Callable[[Item], Iterable[Item]]) -> Iterator[Item]:
+    for item in items:
+        yield from through(item)
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -417,12 +486,18 @@ def _opened(plan: Plan, sink: str, secrets: Mapping[str, bytes], ends: contextli
     return reader
 
 
-def _collected(session: SparkSession, frame: DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
-    """All rows, in the order of peers."""
+def _collected(session: SparkSession, frame: DataFrame, schema: Mapping[str, str], *, sorts: bool) -> pl.DataFrame:
+    """All rows, in the order of peers. ``sorts``: they come in the order of a file, and peers sort them by time."""
     from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
     batches = [batch for table in _arrow_tables(session, frame) for batch in table.to_batches()]
-    return conform(operators.arrange(from_spark(batches, schema)), schema) if batches else empty(schema)
+    if not batches:
+        return empty(schema)
+    rows = from_spark(batches, schema)
+    if not sorts:
+        return conform(operators.arrange(rows), schema)
+    in_time = rows.get_column("time").is_sorted()
+    return conform(rows if in_time else rows.sort("time", maintain_order=True), schema)
 
 
 def _in_order(session: SparkSession, frame: DataFrame, schema: Mapping[str, str]) -> Iterator[pl.DataFrame]:

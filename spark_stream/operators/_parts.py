@@ -62,7 +62,7 @@ def build(
 
     Raises ``ValueError`` if Spark cannot execute an operator, or a secret is missing or too short.
     """
-    inside, positions = frozenset(members), numbered(plan, members, end)
+    inside, positions = frozenset(members), numbered(plan, members, end, ordered=ordered)
     prepared: list[SparkSession] = []  # the session, once it has the functions that expressions call
 
     def stream(name: str) -> DataFrame:
@@ -106,10 +106,12 @@ def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
     return tuple(read(end))
 
 
-def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
+def numbered(plan: Plan, members: Collection[str], end: str, *, ordered: bool = True) -> frozenset[str]:
     """Ids of the operators whose streams a part reads with positions.
 
     Positions determine which tuple is the first of several, which ones a sample draws, and in what order a result is.
+
+    ``ordered``: whether the result is to be put in order by them.
     """
     inside = frozenset(members)
 
@@ -119,7 +121,7 @@ def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
             return frozenset({name})
         return ordered_by(operator.inputs[0]) if KINDS[operator.kind].preserves_order else frozenset()
 
-    found = ordered_by(end)
+    found = ordered_by(end) if ordered else frozenset()
     for name in members:
         operator = plan.operators[name]
         declared = KINDS[operator.kind]
