@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.connect.session import SparkSession
 
-__all__ = ["SparkJobFailed", "SparkRun", "check_on_spark", "run_on_spark", "stream_of"]
+__all__ = ["SparkJobFailed", "SparkRun", "ahead", "check_on_spark", "run_on_spark", "stream_of"]
 
 _FOLDER: Final = "directory"  # connector of folders, which a peer polls
 _ALONE: Final = ("filter", "project")  # operators that process each tuple alone, and keep their order
@@ -351,12 +351,12 @@ class _Sources:
             if found is not None:
                 as_they_are[name] = found
         self.as_read = frozenset(sink for sink in self.as_read if _origin(plan, sink) in as_they_are)
-        ahead = {name: [] if name in as_they_are else _ahead(plan, name) for name in plan.sources}
-        done = {operator.id for chain in ahead.values() for operator in chain}
+        chains = {name: [] if name in as_they_are else ahead(plan, name) for name in plan.sources}
+        done = {operator.id for chain in chains.values() for operator in chain}
         self._inside = [name for name in self._inside if name not in done]
         self._numbered = self._with_positions()
         self._found: dict[str, _Stored] = {}  # by the stream that Spark reads
-        for number, (name, chain) in enumerate(ahead.items()):
+        for number, (name, chain) in enumerate(chains.items()):
             own = folder / f"source-{number}"
             own.mkdir()
             if name in as_they_are:
@@ -446,7 +446,7 @@ def _origin(plan: Plan, sink: str) -> str:
     return stream
 
 
-def _ahead(plan: Plan, source: str) -> list[Operator]:
+def ahead(plan: Plan, source: str) -> list[Operator]:
     """The operators behind a source that process each tuple alone, of streams that nobody else reads."""
     found: list[Operator] = []
     stream = source

@@ -150,6 +150,21 @@ def test_rows_whose_positions_rise_stay_where_they_are() -> None:
     assert not in_order(windows, pl.Series([1, 2, 3]))
 
 
+def test_what_processes_each_tuple_alone_is_done_as_a_source_is_converted(tmp_path: Path) -> None:
+    """Only what nobody else reads, and nobody wants on Spark."""
+    lines = read(flows(tmp_path / "flows.csv", 9))
+    kept = lines.filter("bytes > 5", id="kept")
+    short = kept.project("user", id="short")
+    asked = lines.filter("bytes > 5", engine="spark")
+    for made, done in [
+        (short.aggregate("user", "1 min", n="count(*)").sink(), ["kept", "short"]),
+        (plan(short.sink("a"), kept.sink("b")), ["kept"]),
+        (plan(short.sink("a"), lines.sink("b")), []),
+        (asked.sink(), []),
+    ]:
+        assert [each.id for each in whole_plans.ahead(made, "flows")] == done
+
+
 # -- with Spark --------------------------------------------------------------------------------------------------------
 
 
@@ -211,3 +226,28 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
         given.results()
     with pytest.raises(SparkJobFailed, match=r"Spark failed: .*no such thing"):
         run_on_spark(lines.apply(wrong).sink("wrong"), spark=spark)
+
+
+@pytest.mark.slow
+def test_rows_of_a_file_in_many_pieces_come_in_the_order_of_peers(spark: SparkSession, tmp_path: Path) -> None:
+    """Their times are of all years, without a zone, in no order and often equal; Spark reads some 40 pieces."""
+    day, first = 86_400_000_000, -62_135_596_800_000_000  # the year 1
+    times = [first + n * 7919 % 500 * 7300 * day for n in range(20_000)]
+    rows = pl.DataFrame(
+        {
+            "time": pl.Series(times).cast(pl.Datetime("us")),
+            "user": ["abc"[n % 3] for n in range(len(times))],
+            "bytes": range(len(times)),
+        }
+    )
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=500)
+    made = read(tmp_path / "rows.parquet", "parquet").filter("bytes % 5 > 1").project("user", twice="bytes * 2").sink()
+    piece = str((tmp_path / "rows.parquet").stat().st_size // 40)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", piece)
+    try:
+        found = run_on_spark(made, spark=spark).results()
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    wanted = through(made, made.upstream("sink")[0], {"flows": rows.sort("time", maintain_order=True)})
+    assert found.equals(wanted)
+    assert found.height == 12_000
