@@ -110,7 +110,7 @@ def test_a_measurement_of_spark_gives_its_keys(
     result = suite.run(name, small=True)
     check(result, name)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
-    assert len(result["peers"]) == {"spark-topk": 2, "spark-whole": 5}.get(name, 0)
+    assert len(result["peers"]) == {"spark-topk": 2, "spark-whole": 3}.get(name, 0)
     if name == "spark-kill":
         assert result["detail"]["lost"] == result["detail"]["doubled"] == 0
 
