@@ -153,6 +153,15 @@ def mixed(rng: random.Random, plan: Plan) -> Plan:
     return Plan(operators, plan.qos, plan.name)
 
 
+def read_by(plan: Plan, degree: int) -> Plan:
+    """Have so many peers read each source of a plan, and so many execute each operator."""
+    operators = [
+        msgspec.structs.replace(each, availability=f"active {degree}") if each.kind == "source" else each
+        for each in plan.operators.values()
+    ]
+    return Plan(operators, msgspec.structs.replace(plan.qos, active=degree), plan.name)
+
+
 class Schedule:
     """A schedule that was drawn from a seed, and what it has come to.
 
@@ -162,12 +171,16 @@ class Schedule:
         Seed of all that is drawn.
     some
         Whether only some operators have active replicas, while others have backups.
+    entries
+        Whether sources have active replicas, too.
     """
 
-    def __init__(self, seed: int, *, some: bool = False) -> None:
+    def __init__(self, seed: int, *, some: bool = False, entries: bool = False) -> None:
         self.rng = rng = random.Random(seed)
         self.plan = query(rng)
         self.degree = rng.choice((2, 2, 3))
+        if entries:
+            self.plan = read_by(self.plan, self.degree)
         if some:
             self.plan = mixed(rng, self.plan)
         self.passive = {name: each.passive for name, each in degrees_of(self.plan).items() if each.passive > 1}
@@ -353,9 +366,9 @@ class Schedule:
         assert found == wanted, f"{len(found)} rows; expected {len(wanted)}"
 
 
-def run(seed: int, *, some: bool = False) -> Schedule:
+def run(seed: int, *, some: bool = False, entries: bool = False) -> Schedule:
     """Run the schedule of a seed; see :class:`Schedule`."""
-    schedule = Schedule(seed, some=some)
+    schedule = Schedule(seed, some=some, entries=entries)
     try:
         schedule.run()
     except AssertionError as error:
@@ -376,10 +389,12 @@ def _is_submittable(plan: Plan) -> bool:
 class WholeSchedule:
     """A schedule of whole peers, which rebuild replicas whatever dies meanwhile; parameters as of :class:`Schedule`."""
 
-    def __init__(self, seed: int, *, some: bool = False) -> None:
+    def __init__(self, seed: int, *, some: bool = False, entries: bool = False) -> None:
         self.rng = rng = random.Random(seed)
         self.plan = query(rng)
         self.degree = rng.choice((2, 2, 3))
+        if entries:
+            self.plan = read_by(self.plan, self.degree)
         if self.degree == 3 and not _is_submittable(replicated(self.plan, 3)):
             self.degree = 2
         if some:
@@ -478,9 +493,9 @@ class WholeSchedule:
         return len(self.of(ReplicaRebuilt))
 
 
-def run_whole(seed: int, *, some: bool = False) -> int:
+def run_whole(seed: int, *, some: bool = False, entries: bool = False) -> int:
     """Run the schedule of whole peers of a seed; return the number of replicas that were rebuilt."""
-    schedule = WholeSchedule(seed, some=some)
+    schedule = WholeSchedule(seed, some=some, entries=entries)
     try:
         return schedule.run()
     except AssertionError as error:

@@ -19,7 +19,7 @@ from synergy_nb.cli._listeners import Listener
 from synergy_nb.cli._run_command import RunOutcome
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import asks_for_active
-from synergy_nb.plan.derived.replica_agreement import agreement_text
+from synergy_nb.plan.derived.replica_agreement import agreement_text, readings
 from synergy_nb.plan.derived.replication_techniques import technique_sentences
 from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.plan.text import operator_texts
@@ -95,7 +95,8 @@ def show_plan(plan: Plan) -> None:
     out.print(Text("\n".join("  " + line for line in plan.to_text({}).splitlines()), no_wrap=True, overflow="ellipsis"))
     out.print()
     if asks_for_active(plan.operators.values(), plan.qos):
-        out.print(Text("\n".join(f"  {line}" for line in agreement_text(plan).splitlines())))
+        lines = [*readings(plan).values(), *agreement_text(plan).splitlines()]
+        out.print(Text("\n".join(f"  {line}" for line in lines)))
         out.print()
     if techniques := technique_sentences(plan):
         out.print(Text("\n".join(f"  {line}" for line in techniques.values())))

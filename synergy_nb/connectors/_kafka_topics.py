@@ -13,6 +13,9 @@ of such a source before anybody else. A partition that is at its end is not wait
 
 A partition that is far ahead of the others is paused, so that few rows wait here.
 
+Where several peers read the topic, what each of them gives may not follow from when it reads. So they wait for
+partitions that are at their ends, too, promise nothing in their place, and read no partition that is added.
+
 Of several readers each has the partitions whose numbers have its remainder, and merges those. What follows waits for
 the promises of all readers. So one whose partitions are all at their ends, or that has none, looks at the last messages
 of the others' partitions, and promises the time that they had some seconds ago: as in one reader, a partition that is
@@ -87,6 +90,7 @@ class TopicSource(Source):
         self._errors: list[Any] = []  # what the client has told of
         self._said: list[str] = []  # what is to be said with the next rows
         self._told_silent: set[int] = set()  # partitions of which it was said that they are waited for
+        self._told_new = False  # whether it was said that a partition is not read
         self._look = 0.0  # time of the next look for new partitions, seconds
         self._begun = False  # whether the position was given at which it was opened
         self._reader, self._readers = 0, 1
@@ -97,10 +101,15 @@ class TopicSource(Source):
         self._glance = 0.0  # time of the next look at them, seconds
         self._glanced = LineTables(self._name, schema, {**params, "tolerance": 1.0, "strict": False})
         self._lateness = round((params.get("lateness") or 0.0) * 1e6)
+        self._agrees = False  # whether other peers read the same, while messages come
 
     def split(self, reader: int, readers: int) -> None:
         """Read every ``readers``-th partition, from the one with the number ``reader`` on."""
         self._reader, self._readers = reader, readers
+
+    def agree(self) -> None:
+        """Give the rows in an order that does not depend on when messages come; one that ends does so anyway."""
+        self._agrees = not self._ends
 
     def open(self, position: Any) -> None:
         """Go on behind a position, or at the beginning or the end of the topic."""
@@ -121,6 +130,8 @@ class TopicSource(Source):
         )
         try:
             numbers = self._own()
+            if self._agrees and position is not None:
+                numbers = [each for each in numbers if str(each) in position]
             self.parts = {number: self._begin(number, position) for number in numbers}
         except kafka.KafkaException as error:
             raise self._fault(told(self._errors) or error.args[0]) from None
@@ -188,7 +199,7 @@ class TopicSource(Source):
         if self._looked_at:
             messages = self._glimpsed(messages)
         rows = self._rows(messages)
-        until = None if self._readers == 1 else self._promised(now, idle=not messages)
+        until = None if self._readers == 1 or self._agrees else self._promised(now, idle=not messages)
         self._hold_back()
         said = (*self._taken(), *self._lines.said())
         ends = self._ends and all(each.was_at_end and not each.count for each in self.parts.values())
@@ -270,7 +281,14 @@ class TopicSource(Source):
         except client_library().KafkaException as error:
             raise self._fault(error.args[0]) from None
         new = [number for number in numbers if number not in self.parts]
-        if new:
+        if new and self._agrees:
+            if not self._told_new:
+                self._told_new = True
+                self._said.append(
+                    f"{self._name}: partition {new[0]} was added and is not read, as the peers that read the topic "
+                    "would begin it at different rows: submit the plan again"
+                )
+        elif new:
             now = time.monotonic()
             self.parts |= {number: _Partition(number, 0, 0, since=now) for number in new}
             self._assign()
@@ -355,7 +373,7 @@ class TopicSource(Source):
 
     def _merged(self) -> pl.DataFrame:
         """Return the rows before which no other ones can come."""
-        waited_for = [each for each in self.parts.values() if not each.at_end]
+        waited_for = [each for each in self.parts.values() if self._agrees or not each.at_end]
         if any(not each.count for each in waited_for):
             self._say_silent([each for each in waited_for if not each.count])
             return empty(self._schema)
@@ -393,9 +411,11 @@ class TopicSource(Source):
         for each in silent:
             if now - each.since >= SILENT_S and each.number not in self._told_silent:
                 self._told_silent.add(each.number)
+                why = "several peers read the topic" if each.at_end else "is not at its end"
+                see = "" if each.at_end else "; see whether its broker runs"
                 self._said.append(
-                    f"{self._name}: partition {each.number} has given nothing for {now - each.since:.0f} s, and is not "
-                    "at its end: the rows of the other partitions wait for it; see whether its broker runs"
+                    f"{self._name}: partition {each.number} has given nothing for {now - each.since:.0f} s, and {why}: "
+                    f"the rows of the other partitions wait for it{see}"
                 )
 
     def _hold_back(self) -> None:

@@ -172,6 +172,13 @@ class Source(abc.ABC):
         """
         raise ValueError(f"readers: {readers}; expected 1, as {type(self).__name__} has no method split")
 
+    def agree(self) -> None:  # noqa: B027 - most do so anyway
+        """Give what other instances give that read the same; it is called before :meth:`open`, once.
+
+        Several peers then read the source, and who reads their streams takes each row from the first that has it. So
+        which rows it gives, and in which order, has to follow from what it reads, and not from when it does.
+        """
+
     def close(self) -> None:  # noqa: B027 - many have nothing to release
         """Release what :meth:`open` has acquired, also after an error; it may be opened again."""
 

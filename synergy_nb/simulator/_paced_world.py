@@ -195,8 +195,8 @@ class PacedWorld(PeerWorld):
     def _opened(self, peer: str, key: Key, since: Point) -> PacedSource:
         """Open a source for the first time, or again at a point; what a program makes is opened once."""
         entries, paced = self._entries(peer, *key)
-        factor = self.pace_of.get(key, 1.0)
-        if self.plans[key[0]].operators[key[1]].params["connector"] != "python":
+        factor = self.pace_of.get((key[0], original(key[1])), 1.0)
+        if self.plans[key[0]].operators[original(key[1])].params["connector"] != "python":
             return PacedSource(entries, paced=paced, now=self.now, since=since, factor=factor)
         made = self._programs[key] = RetainedSource(entries, paced=paced, now=self.now, factor=factor)
         return made
@@ -214,7 +214,7 @@ class PacedWorld(PeerWorld):
 
     def _entries(self, peer: str, application: str, operator: str) -> tuple[Any, bool]:
         """Return the items of a source with their due times, and whether these count."""
-        plan = self.plans[application]
+        plan, component, operator = self.plans[application], operator, original(operator)
         params = plan.operators[operator].params
         match params["connector"]:
             case "python":
@@ -234,7 +234,7 @@ class PacedWorld(PeerWorld):
                 interval = float(params.get("interval", 1.0))
                 samples = partial(self._samples, peer)
                 return sampled(peer, interval, samples, lambda: self.now), True
-        return opened(params, partial(self._skipped, peer, application, operator))
+        return opened(params, partial(self._skipped, peer, application, component))
 
     def _skipped(self, peer: str, application: str, operator: str, lines: events.SkippedLines) -> None:
         """Report malformed lines that a source skips."""
@@ -297,7 +297,7 @@ class PacedWorld(PeerWorld):
 
     def _known(self, component: Component) -> str:
         """Return what is known of a source that has no rows; there is nothing to know of a full sink."""
-        if self.pace_of.get(component.key) == 0.0:
+        if self.pace_of.get((component.application, original(component.operator))) == 0.0:
             return "its pace was set to 0"
         found = self._sources.get(component.key, {}).get(component.peer)
         if component.feeds:
@@ -308,11 +308,12 @@ class PacedWorld(PeerWorld):
 
     def set_pace(self, application: str, source: str, factor: float) -> None:
         """Read a source at another pace from now on: 2 is twice as fast as its own."""
-        key = application, source
-        self.pace_of[key] = factor
-        for peer, reading in self._sources.get(key, {}).items():
-            reading.speed_up(factor, self.now)
-            self._plan_next(peer, key, reading)
+        self.pace_of[application, source] = factor
+        for key, readers in self._sources.items():
+            if (key[0], original(key[1])) == (application, source):
+                for peer, reading in readers.items():
+                    reading.speed_up(factor, self.now)
+                    self._plan_next(peer, key, reading)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

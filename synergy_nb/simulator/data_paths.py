@@ -365,7 +365,7 @@ class DataPaths:
                 case Open(application, operator) if (application, operator) in self.programs:
                     pass  # its program pushes the rows
                 case Open(application, operator, since):
-                    table = self._inputs[application][operator]
+                    table = self._inputs[application][original(operator)]
                     node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)
                     self.after(self.pace, self._read, peer, (application, operator))
                 case Close(application, operator):

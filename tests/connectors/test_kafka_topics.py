@@ -301,6 +301,39 @@ def test_a_partition_that_is_added_is_of_one_reader(brokers: KafkaBrokers, monke
         reader.close()
 
 
+def test_two_peers_read_a_topic_in_the_same_order_whenever_its_messages_come(
+    brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reads while messages come, the other one when all are there; alone the first would not wait."""
+    monkeypatch.setattr(_kafka_topics, "SILENT_S", 0.0)
+    monkeypatch.setattr(_kafka_topics, "LOOK_S", 0.0)
+    brokers.make("alike", 3)
+    brokers.put("alike", [row(n) for n in (0, 3, 6)], 0)
+    brokers.put("alike", [row(n) for n in (1, 4)], 1)
+    early, alone, later = (topic(brokers, "alike") for _ in range(3))
+    early.agree()
+    later.agree()
+    with monkeypatch.context() as patch:
+        patch.setattr(_kafka_topics, "partitions_of", lambda *_: [0, 1])
+        for reader in (early, alone):
+            reader.open(None)
+        assert polled(alone, 5)[0] == [0, 1, 3, 4, 6], "the partitions are at their ends"
+        assert polled(early, 4)[0] == [0, 1, 3, 4], "partition 1 may have more before 6"
+        said: list[str] = []
+        while not said:
+            said += getattr(early.poll(0.1), "said", ())
+        assert "partition 1 has given nothing for 0 s, and several peers read the topic: the rows of the" in said[0]
+    while not any("partition 2 was added and is not read" in each for each in said):
+        said += getattr(early.poll(0.1), "said", ())
+    brokers.put("alike", [row(5), row(7)], 1)
+    brokers.put("alike", [row(2)], 2)
+    assert polled(early, 2)[0] == [5, 6]
+    later.open({"0": [2, 3_000_000], "1": [1, 1_000_000]})
+    assert polled(later, 3)[0] == [4, 5, 6]
+    for reader in (early, alone, later):
+        reader.close()
+
+
 @pytest.mark.parametrize("share", ["2 of 2", "3 of 3"])
 def test_a_reader_that_has_nothing_to_read_promises_what_others_have(
     brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch, share: str

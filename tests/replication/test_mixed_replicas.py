@@ -91,8 +91,8 @@ def test_availability_of_operators_is_written_and_read_in_every_form() -> None:
             "operator 'source', engine: 'spark'; expected peer or auto with availability: no other peer can continue",
         ),
         (
-            lambda: source("packets", availability="active 2").sink("x"),
-            "operator 'source', availability: 'active 2'; expected 'degree ...'",
+            lambda: source("packets", availability="synchronized 2").sink("x"),
+            "operator 'source', availability: 'synchronized 2'; expected 'active ...', of which several peers read it",
         ),
         (
             lambda: source("packets").filter("bytes > 9", availability="active 2", at="peer-1").sink("x"),

@@ -135,6 +135,7 @@ class Replay(EmptiedFeed):
         *,
         paced: bool = True,
         gathers: float = 0.0,
+        in_step: bool = False,
     ) -> None:
         super().__init__()
         self.now = 1000.0
@@ -150,6 +151,7 @@ class Replay(EmptiedFeed):
             loop=asyncio.get_running_loop(),
             read=lambda _skipped: (iter(items), paced),
             gathers=gathers,
+            in_step=in_step,
             failed=self.failures.append,
             name="synergy test",
         )
@@ -412,6 +414,24 @@ async def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
     births = [chunk.born for chunk in chunks if chunk.rows]
     assert births == pytest.approx([1000.0 + 10.0 * number for number in range(100)])
     assert sum(replay.waited) == pytest.approx(990.0)
+
+
+async def test_beside_other_readers_what_came_while_tuples_were_skipped_is_overdue() -> None:
+    """Half a second passes until the 900th tuple of ten a second: the next ones are given at once, and then in step."""
+
+    def slowly() -> Stream:
+        for number, entry in enumerate(pieces(1000, 0.1)):
+            if number == 1800:
+                replay.now += 0.5
+            yield entry
+
+    replay = Replay(slowly(), Point(900, 900_000), in_step=True)
+    chunks = await replay.whole()
+    assert tuples_of(chunks) == list(range(900, 1000))
+    assert sum(replay.waited) == pytest.approx(99 * 0.1 - 0.5)
+    births = [chunk.born for chunk in chunks if chunk.rows]
+    assert births[0] == 1000.0
+    assert births[-1] == pytest.approx(1000.0 + 99 * 0.1)
 
 
 @pytest.mark.slow

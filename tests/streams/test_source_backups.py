@@ -81,8 +81,8 @@ def test_a_source_with_a_backup_is_not_at_the_origin_and_the_account_says_who_co
             "'degree 2'; expected none, or availability such as 'active 3' of other operators as well",
         ),
         (
-            lambda: query("active 2").sink("out", availability="active 2"),
-            "'active 2'; expected 'degree ...': one peer reads a source, and another one goes on when it dies",
+            lambda: query("ordered 2").sink("out", availability="active 2"),
+            "'ordered 2'; expected 'active ...', of which several peers read it, or 'degree ...', of which one reads",
         ),
         (
             lambda: (

@@ -14,10 +14,10 @@ refuses, the replicas are placed once more without it.
 - An operator whose ``availability`` asks for backups has one primary, placed like an operator with one active replica,
   and backups in the order of preference of chapter 4 (:mod:`.backup_peers`). As with active replicas, nothing is
   reserved before the session commits; a peer that refuses is left out at the next attempt.
-- Sinks that write nothing to the outside, operators that a plan pins to a peer, and sources without backups are not
-  replicated. The application ends with their peers. So replicas are at other peers as long as there are enough; and
+- Sinks that write nothing to the outside, operators that a plan pins to a peer, and sources that ask for no replicas
+  have one peer. The application ends with their peers. So replicas are at other peers as long as there are enough; and
   such a source is at the origin if the origin offers it, while one with backups is not. The readers of one source are
-  at different peers as long as there are enough.
+  at different peers as long as there are enough. A source that asks for active replicas is placed as an operator is.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-A.
@@ -56,7 +56,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import is_replicable
 from synergy_nb.plan.derived.active_replicas import degrees_of, least_degree, replica_id, replicated
-from synergy_nb.plan.derived.replica_agreement import agreements
+from synergy_nb.plan.derived.replica_agreement import agreements, readings
 from synergy_nb.plan.derived.source_readers import readers_of
 from synergy_nb.plan.terms.units import counted
 
@@ -210,7 +210,7 @@ class ActivePlacement:
             cost_alone=alone,
             bandwidth=sum(each[3] for each in (*_streams(plan, degrees), *backups.streams)),
             bandwidth_alone=sum(each[3] for each in _streams(plan, {})),
-            agreement={name: str(each) for name, each in agreements(expanded).items()},
+            agreement=readings(plan) | {name: str(each) for name, each in agreements(expanded).items()},
         )
         self._peer.record(
             GraphSelected,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import PART, TAP
+from synergy_nb.plan.operators.sources import OWN
 from synergy_nb.plan.terms.availability import Availability, parse_availability
 from synergy_nb.plan.terms.qos import QoS
 
@@ -20,6 +21,7 @@ __all__ = [
     "degrees",
     "is_replicable",
     "is_taken_over",
+    "read_twice_problem",
     "sums_exactly",
     "technique",
 ]
@@ -33,6 +35,15 @@ UNREPEATABLE: Final = (
     "sse",
     "websocket",
 )  # connectors of sources that no other peer can read again
+#: Connectors of sources that several peers cannot read alike, with the reason.
+_READ_ONCE: Final[Mapping[str, str]] = {
+    OWN_PEER: "its rows are measurements of the peer itself",
+    "python": "a program sends each of its rows to one peer",
+    "mqtt": "a broker sends each client what comes while that one is connected",
+    "http": "a page has other rows when another peer asks for it",
+    **dict.fromkeys(("socket", "sse", "websocket"), "a server sends what it sends once, to whoever is connected"),
+    OWN: "nothing is known of the order in which another instance of its class gives its rows",
+}
 
 
 class Technique(enum.Enum):
@@ -51,8 +62,38 @@ class Degrees(NamedTuple):
 
 
 def is_replicable(operator: Operator) -> bool:
-    """Whether an operator can have active replicas: sources, sinks and operators pinned to a peer cannot."""
-    return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
+    """Whether an operator can have active replicas: sinks and operators pinned to a peer cannot.
+
+    A source can if it asks for them itself; :func:`read_twice_problem` has refused all others of which two readings
+    may differ.
+
+    >>> [is_replicable(Operator("s", "source", availability=asked)) for asked in (None, "degree 2", "active 3")]
+    [False, False, True]
+    """
+    if operator.kind in ("sink", TAP, PART) or operator.at is not None:
+        return False
+    return operator.kind != "source" or _asks_itself(operator)
+
+
+def _asks_itself(operator: Operator) -> bool:
+    """Whether an operator states that it is to have active replicas."""
+    return operator.availability is not None and parse_availability(operator.availability).active is not None
+
+
+def read_twice_problem(params: Mapping[str, Any]) -> str:
+    """Say why several peers cannot read a source with these parameters alike; empty if they can.
+
+    Replicas of a source are the entry points of section II-B in Hwang et al. (ICDE 2008). There entry points stamp what
+    external sources send. Here event times and order follow from what is read, and from nothing else: so each row has
+    one stamp, whoever reads it.
+
+    >>> read_twice_problem({"connector": "packets"}), read_twice_problem({"connector": "socket"})
+    ('', 'a server sends what it sends once, to whoever is connected')
+    """
+    connector = params["connector"]
+    if connector == "kafka" and params.get("start") == "latest":
+        return "readers that begin at the ends of partitions begin at different messages"
+    return _READ_ONCE.get(connector, "")
 
 
 def is_taken_over(operator: Operator) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.checks.replica_degrees import OWN_PEER, Technique, asks_for_active, degrees, technique
+from synergy_nb.plan.checks.replica_degrees import (
+    OWN_PEER,
+    Technique,
+    asks_for_active,
+    degrees,
+    read_twice_problem,
+    technique,
+)
 from synergy_nb.plan.checks.validation import Checked, Operator, Problem
 from synergy_nb.plan.operators.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
 from synergy_nb.plan.terms.availability import Availability, parse_availability
@@ -179,7 +186,7 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
             expected = "none beside a share of the time in qos.availability, which is that of all operators together"
             problems.append(Problem(name, "availability", operator.availability, expected))
         if operator.kind == "source" and operator.availability is not None:
-            _check_backed_up_source(name, operator, active=active, problems=problems)
+            _check_replicated_source(name, operator, active=active, problems=problems)
         if backed_up and operator.engine == "spark" and operator.kind == "source":
             expected = "peer or auto with availability: no other peer can continue a source that Spark reads itself"
             problems.append(Problem(name, "engine", "spark", expected))
@@ -207,11 +214,14 @@ def _check_techniques(checked: Checked, qos: QoS, *, active: bool, problems: lis
         problems.append(Problem("", "qos.overdue", "drop", expected))
 
 
-def _check_backed_up_source(name: str, operator: Operator, *, active: bool, problems: list[Problem]) -> None:
-    """Check whether another peer could go on with a source that asks for backups."""
+def _check_replicated_source(name: str, operator: Operator, *, active: bool, problems: list[Problem]) -> None:
+    """Check whether another peer could go on with a source that asks for backups, or read it as well."""
     connector = operator.params.get("connector")
+    once = read_twice_problem(operator.params) if connector is not None and degrees(operator, QoS()).active > 1 else ""
     if connector == OWN_PEER:
         expected = f"none: rows of connector {connector!r} are measurements of the peer itself"
+    elif once:
+        expected = f"'degree ...', of which one peer reads it at a time: {once}"
     elif not active:
         expected = "none, or availability such as 'active 3' of other operators as well"
     else:

@@ -2,8 +2,11 @@
 
 The replicas of an operator have the same kind and parameters. Each reads all replicas of each of its inputs, and uses
 each tuple from whichever of them delivers it first. So there are k² streams between two operators of k replicas, and k
-between a source and an operator, and between an operator and a sink: sources and sinks are not replicated, nor are
-operators that are pinned to a peer.
+between an operator and a sink: sinks are not replicated, nor are operators that are pinned to a peer. Sources are if
+they ask for it themselves; the replicas are the entry points of section II-B. Those of the paper send each other what
+came to one of them, and stamp it. Here each reads the same for itself, and order and event times follow from what it
+reads, so that a row has the same stamp whoever reads it. Between a source that does not ask and an operator there are k
+streams.
 
 So admission, projection, migration and measurement need no special case: they treat a replica as any other operator.
 """
@@ -46,6 +49,8 @@ def degrees_of(plan: Plan) -> dict[str, Degrees]:
     >>> readings = source("packets").filter("bytes > 9").aggregate("link", "1 s", n="count(*)", availability="degree 2")
     >>> {name: tuple(each) for name, each in degrees_of(readings.sink(availability="active 3")).items()}
     {'source': (1, 1), 'filter': (3, 1), 'aggregate': (1, 2), 'sink': (1, 1)}
+    >>> degrees_of(source("packets", availability="active 2").sink())["source"].active
+    2
     """
     return {name: degrees(operator, plan.qos) for name, operator in plan.operators.items()}
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from synergy_nb.plan.checks.replica_degrees import asks_for_active, degrees, is_replicable
+from synergy_nb.plan.checks.replica_degrees import asks_for_active, degrees, is_replicable, read_twice_problem
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.query_plan import Plan
 
-__all__ = ["Agreement", "agreement", "agreement_text", "agreements", "stated_order"]
+__all__ = ["Agreement", "agreement", "agreement_text", "agreements", "readings", "stated_order"]
 
 _REPEATED: Final = "its backup has to repeat it, even if a stream that it has read is lost"
 _ONE_STREAM: Final = "its input is a single stream, which all of its replicas read in the same order"
@@ -86,6 +86,37 @@ def agreements(plan: Plan) -> dict[str, Agreement]:
         name: agreement(plan, name) for name, node in plan.operators.items() if node.inputs and not node.replica_of
     }
     return {name: each for name, each in found.items() if each.sorts or each.kind == "sink" or _is_active(plan, name)}
+
+
+def readings(plan: Plan) -> dict[str, str]:
+    """Return each source to a sentence about the peers that read it, before a plan is expanded by its replicas.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> for asked in ("active 3", None):
+    ...     plan = source("packets", id="s", availability=asked).filter("bytes > 9").sink(availability="active 3")
+    ...     print(readings(plan)["s"])
+    s (source): 3 peers read it: order and event times follow from what they read
+    s (source): one peer reads it, and results stop with that peer; availability='active 3' at the source has 3 read it
+    >>> print(readings(source("socket", address="a:1", columns={"v": "int"}, id="s").sink())["s"])
+    s (source): one peer reads it: a server sends what it sends once, to whoever is connected
+    """
+    found = {}
+    for name in plan.sources:
+        node, of = plan.operators[name], degrees(plan.operators[name], plan.qos)
+        if of.active > 1:
+            how = f"{of.active} peers read it: order and event times follow from what they read"
+        elif problem := read_twice_problem(node.params):
+            how = f"one peer reads it: {problem}"
+        elif of.passive > 1:
+            how = "one peer reads it; results pause when that peer dies, until its backup goes on"
+        else:
+            most = max((degrees(each, plan.qos).active for each in plan.operators.values()), default=1)
+            asked = f"availability='active {max(most, 2)}' at the source has {max(most, 2)} read it"
+            how = f"one peer reads it, and results stop with that peer; {asked}"
+        found[name] = f"{name} ({node.kind}): {how}"
+    return found
 
 
 def agreement_text(plan: Plan) -> str:

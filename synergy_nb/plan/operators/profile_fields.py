@@ -52,8 +52,9 @@ def own_replicas(value: Any, kind: str, at: Any) -> str:
         raise WrongValue(
             wanted, "none: the plan states the replicas of a sink, which has some only if it has a destination"
         )
-    if kind == "source" and not wanted.startswith("degree"):
-        raise WrongValue(wanted, "'degree ...': one peer reads a source, and another one goes on when it dies")
+    if kind == "source" and not wanted.startswith(("degree", "active")):
+        expected = "'active ...', of which several peers read it, or 'degree ...', of which one reads it at a time"
+        raise WrongValue(wanted, expected)
     if at is not None and wanted.startswith("active"):
         raise WrongValue(wanted, f"'degree ...', or no at: active replicas are not all at peer {at!r}")
     return wanted

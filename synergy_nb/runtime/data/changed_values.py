@@ -51,7 +51,7 @@ class ChangedValues:
 
     def opened(self, component: Component, feed: SourceFeed) -> None:
         """Give a source that is opened its changed pace."""
-        key = component.application, component.operator
+        key = component.application, original(component.operator)
         _kept(self._feeds, key, WeakSet[SourceFeed]()).add(feed)
         if key in self.paces:
             feed.change_pace(self.paces[key])

@@ -24,9 +24,10 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.streams.replicas import duplicate_code
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
-from synergy_nb.events import SkippedLines
+from synergy_nb.events import LateRows, SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.derived.gathering import gathering
 from synergy_nb.plan.operators.sources import OWN, heartbeat_of, pace_of
 from synergy_nb.runtime.data._polled_feed import PolledFeed
@@ -217,6 +218,8 @@ def _feed_of(
                 if connector == OWN
                 else connected(params, schema, context.secrets)
             )
+            if component.replica_of:
+                source.agree()
             return PolledFeed(
                 context.ready,
                 context.clock,
@@ -228,7 +231,11 @@ def _feed_of(
                 reader=RowReader(operator.id, schema),
                 lateness=params.get("lateness"),
                 noted=lambda kind, **fields: context.record(
-                    kind, component.application, operator=operator.id, **fields
+                    kind,
+                    component.application,
+                    # all replicas of a source drop the same rows
+                    operator=original(operator.id) if kind is LateRows else operator.id,
+                    **fields,
                 ),
                 skipped=partial(context.skipped, component, operator.id),
                 failed=partial(context.failed, component),
@@ -243,6 +250,7 @@ def _feed_of(
                 loop=context.loop,
                 read=partial(context.read, operator.params),
                 gathers=gathering(plan, operator.id),
+                in_step=bool(component.replica_of),
                 skipped=partial(context.skipped, component, operator.id),
                 failed=partial(context.failed, component),
                 name=f"synergy {component.application}/{operator.id}",

@@ -232,7 +232,8 @@ class ThreadFeed(FeedThread):
 
     If the feed starts after the origin, the stream is read from its beginning, and the tuples and promises before that
     point are skipped as fast as possible. The pace counts from the first item that is emitted: later items are due as
-    long after it as in the stream.
+    long after it as in the stream. Where other peers have read on meanwhile, it counts from when the stream was opened,
+    and what came while tuples were skipped is overdue.
     """
 
     def __init__(
@@ -246,12 +247,14 @@ class ThreadFeed(FeedThread):
         # malformed lines of a trace
         read: Callable[[Callable[[SkippedLines], None]], tuple[Stream, bool]],
         gathers: float = 0.0,  # seconds for which items may be kept back
+        in_step: bool = False,  # whether other peers read the stream, too
         # of `FeedThread`; reading fails if the stream ends before the point after which the feed starts
         **of_thread: Any,
     ) -> None:
         super().__init__(ready, clock, **of_thread)
         self._open = read
         self.gathers = gathers
+        self._in_step = in_step
         self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
         self._factor = 1.0  # factor while it is not on hold
 
@@ -280,11 +283,11 @@ class ThreadFeed(FeedThread):
 
     def _read(self) -> None:
         items, paced = self._open(partial(self._on_loop, self._skipped))  # parses before the clock of the replay starts
-        self.timed = paced
+        self.timed, opened = paced, self.clock() if self._in_step else None
         stream = iter(items) if self.point == ORIGIN else self._behind(items)
         entry = next(stream, None)
         if entry is not None:
-            self._pace = entry[0], self.clock(), self._pace[2]
+            self._pace = entry[0], self.clock() if opened is None else opened, self._pace[2]
         gathers, looks = 0.0, max(LOOKS, self.gathers)  # the first item leaves at once: somebody may wait for it
         while entry is not None:
             due, item = entry
