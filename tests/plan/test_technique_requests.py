@@ -65,7 +65,7 @@ def test_the_degree_counts_in_any_technique() -> None:
         (lambda: query("ordered 2", delay="1 s", overdue="drop"), "qos.overdue: 'drop'; expected keep beside"),
         (
             lambda: source("packets", availability="synchronized 2").sink("x"),
-            "operator 'source', availability: 'synchronized 2'; expected 'degree ...'",
+            "operator 'source', availability: 'synchronized 2'; expected 'active ...', of which",
         ),
         (
             lambda: (

@@ -18,7 +18,6 @@ from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests import replica_schedules
 from tests.moving_schedules import table
-from tests.waiting import asked_until
 
 COLUMNS = {"time": "time", "n": "int"}
 
@@ -76,6 +75,8 @@ def test_the_readers_are_apart_and_the_account_says_who_reads() -> None:
     assert "packets (source): 3 peers read it: order and event times follow from what they read" in account
     assert "packets to large 9 streams" in account
     assert "availability='active 3' at the source has 3 read it" in str(alone.explain())
+    members = simulation.world.synergy[readers[0]].session.members
+    assert "packets" not in members[application.id].sharable_operators, "who shared it would end with this reader"
     simulation.run(0.5)
     simulation.kill(readers[0])
     assert simulation.until(lambda: application.graph.get("packets", readers[0]) != readers[0], 10.0)
@@ -194,13 +195,9 @@ def test_on_real_peers_a_file_is_read_on_though_a_reader_is_killed(
             assert application.graph == where, "nobody knows of a death"
             return
         lost = {name for name, peer in where.items() if peer == first}
-
-        def rebuilt() -> bool:
-            """Whether readers could do without the other reader; they know that by rows that both of them have."""
-            more(5)
-            return lost <= application.explain().rebuilt.keys()
-
-        asked_until(rebuilt)
+        while not lost <= application.explain().rebuilt.keys():
+            more(5)  # by rows that both readers have, what follows knows that it could do without either
+            all_come()
         cluster.kill(second)
         more(500)
         all_come()

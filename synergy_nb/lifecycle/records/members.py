@@ -226,12 +226,13 @@ class Member:
     def sharable_operators(self) -> list[str]:
         """Operators that this peer executes and whose streams other applications may share.
 
-        Of an application with active replicas these are only the sources: if one replica is lost, its application goes
-        on with the others, but an application that shares the stream of that replica would end.
+        Of an application with active replicas these are only the sources that have none: if one replica is lost, its
+        application goes on with the others, but an application that shares the stream of that replica would end.
         """
         here = self.operators & self.deployed
         active = asks_for_active(self.plan.operators.values(), self.plan.qos)
         private = set(KINDS) - {"source"} if active else ("sink", TAP)
+        here -= {each for group in replicas_of(self.plan).values() for each in group} if active else set()
         return [operator for operator in here if self.plan.operators[operator].kind not in private]
 
     # -- its times ---------------------------------------------------------------------------------------------------
