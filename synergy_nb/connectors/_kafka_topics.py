@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -308,8 +309,8 @@ class TopicSource(Source):
         if len(self.parts) == 1:
             (part,) = self.parts.values()
             return self._only(part, apart.get(part.number, []))
-        for number, found in apart.items():
-            self._keep(self.parts[number], found)
+        if apart:
+            self._keep(apart)
         return self._merged()
 
     def _note(self, messages: list[Any]) -> None:
@@ -350,26 +351,43 @@ class TopicSource(Source):
             return table, places if kept is None else kept
         return table, [places[each] for each in kept]
 
-    def _keep(self, part: _Partition, found: list[Any]) -> None:
-        """Keep the rows of messages until they are due."""
-        table, places = self._table(found)
-        first, last = found[0].offset(), found[-1].offset()
-        if last - first + 1 == len(found):
-            offsets = pl.int_range(first, last + 1, eager=True)
-        else:
-            offsets = pl.Series([each.offset() for each in found], dtype=pl.Int64)
-        offsets = offsets if places is None else offsets.gather(places)
-        part.read, part.since = found[-1].offset() + 1, time.monotonic()
-        self._told_silent.discard(part.number)
-        if table.height:
-            least = pl.lit(part.latest, pl.Int64)
-            key = pl.max_horizontal(pl.col("time").to_physical().cum_max(), least)
-            table = table.with_columns(key.alias(KEY), offsets.alias(OFFSET))
-            part.latest = int(table.item(-1, KEY))
-            part.waiting.append(table)
-            part.count += table.height
-        elif not part.count:
-            part.given = part.read
+    def _keep(self, apart: Mapping[int, list[Any]]) -> None:
+        """Keep the rows of messages, by partition, until they are due.
+
+        All become one table first, as each table costs as much as hundreds of rows.
+        """
+        every, places = self._table([message for found in apart.values() for message in found])
+        begin, row = 0, 0  # of a partition: place of its first message, and of its first row
+        now = time.monotonic()
+        for number, found in apart.items():
+            part, first, last = self.parts[number], found[0].offset(), found[-1].offset()
+            if last - first + 1 == len(found):
+                offsets = pl.int_range(first, last + 1, eager=True)
+            else:
+                offsets = pl.Series([each.offset() for each in found], dtype=pl.Int64)
+            rows = len(found)
+            if places is not None:
+                own = [place - begin for place in places[row : bisect_left(places, begin + len(found))]]
+                offsets, rows = offsets.gather(own), len(own)
+            self._wait(part, every.slice(row, rows), offsets)
+            part.read, part.since = last + 1, now
+            self._told_silent.discard(number)
+            if not part.count:
+                part.given = part.read
+            begin, row = begin + len(found), row + rows
+
+    def _wait(self, part: _Partition, table: pl.DataFrame, offsets: pl.Series) -> None:
+        """Have rows of a partition wait for those of others."""
+        if not table.height:
+            return
+        key = table.get_column("time").to_physical()
+        if not key.is_sorted():
+            key = key.cum_max()
+        if part.latest is not None and part.latest > key[0]:
+            key = key.clip(lower_bound=part.latest)
+        part.latest = int(key[-1])
+        part.waiting.append(table.hstack([key.alias(KEY), offsets.alias(OFFSET)]))
+        part.count += table.height
 
     def _merged(self) -> pl.DataFrame:
         """Return the rows before which no other ones can come."""

@@ -182,10 +182,7 @@ class LineTables:
         shown: Sequence[bytes | None] = texts or [None] * len(records)
         table = self._of_objects(list(zip(numbers, records, shown, strict=True)), kept)
         self._judge()
-        if len(kept) == len(records):
-            return table, None
-        places = {number: place for place, number in enumerate(numbers)}
-        return table, [places[number] for number in kept]
+        return table, None if len(kept) == len(records) else kept
 
     def _of_csv(self, data: bytes, number: int, *, last: bool) -> TableOfLines:
         assert self._parser is not None
@@ -214,7 +211,7 @@ class LineTables:
         return self._of_objects(found)
 
     def _of_objects(self, found: list[tuple[int, Any, bytes | None]], kept: list[int] | None = None) -> pl.DataFrame:
-        """Rows of numbered values, each with its text where there is one; the numbers of rows go to ``kept``."""
+        """Rows of numbered values, each with its text where there is one; the places of rows go to ``kept``."""
         kept = [] if kept is None else kept
         absent = dict.fromkeys(name for name in self._rows.columns if name != "time")
         good = [{**absent, **value} for _, value, _ in found if isinstance(value, dict)]
@@ -225,18 +222,18 @@ class LineTables:
                 pass
             else:
                 self._tally.add(table.height)
-                kept += [number for number, _, _ in found]
+                kept += range(len(found))
                 if self._unseen and found:
                     self._look_for_columns(table, found[-1][1])
                 return table
         tables: list[pl.DataFrame] = []
-        for number, value, text in found:
+        for place, (number, value, text) in enumerate(found):
             try:
                 if not isinstance(value, dict):
                     raise FeedError(f"{self.name}: no object; expected {self._expected}")
                 tables.append(self._rows.of_rows([{**absent, **value}]))
                 self._tally.add(1)
-                kept.append(number)
+                kept.append(place)
             except FeedError as error:
                 seen = value if text is None and isinstance(value, bytes) else text
                 shown = repr(value) if seen is None else seen.decode("utf-8", "replace").strip()

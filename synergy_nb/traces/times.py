@@ -125,7 +125,7 @@ def dates_in_numbers(column: pl.Series) -> bool:
     """Whether a column of integers holds nothing but dates such as 20260101, which as seconds are days of 1970."""
     if not column.dtype.is_integer() or column.null_count() == len(column):
         return False
-    if not column.is_between(*BASIC_DATES).all():
+    if not column.cast(pl.Float64).is_between(*BASIC_DATES).all():  # 8 bits do not hold these bounds
         return False
     return bool(column.cast(pl.String).str.contains(_BASIC).all())
 
@@ -144,9 +144,9 @@ def implausible(raw: pl.Series, made: pl.Series) -> str:
     ``raw``, ``made``: values of a source without a stated unit, and the times that they became.
     """
     physical = made.to_physical()
-    for bound, at in ((physical.min(), physical.arg_min()), (physical.max(), physical.arg_max())):
+    for bound, place in ((physical.min(), physical.arg_min), (physical.max(), physical.arg_max)):
         limits = PLAUSIBLE[0] * 1_000_000, PLAUSIBLE[1] * 1_000_000
-        if not isinstance(bound, int) or at is None or limits[0] <= bound < limits[1]:
+        if not isinstance(bound, int) or limits[0] <= bound < limits[1] or (at := place()) is None:
             continue
         value = raw[at]
         number = _number(value)
@@ -204,6 +204,11 @@ def _instants(column: pl.Series, unit: str | None) -> pl.Series:
         days = text.to_frame("text").select(pl.when(pl.col("text").str.contains(_EIGHT)).then(pl.col("text")))
         return days.to_series().str.to_datetime("%Y%m%d", strict=False, time_unit="us")
     per = PER_SECOND[unit or "s"]
+    if dtype.is_integer() and _within(column, per):
+        whole_number = column.cast(pl.Int64)
+        return (whole_number // (per // 1_000_000) if per > 1_000_000 else whole_number * (1_000_000 // per)).cast(
+            TYPES["time"]
+        )
     number = pl.col("number")
     valid = pl.when((number >= float(EARLIEST * per)) & (number < float(FARTHEST * per)))
     rounded: pl.Expr = valid.then((number * 1_000_000 / per).round().cast(pl.Int64, strict=False))
@@ -215,6 +220,13 @@ def _instants(column: pl.Series, unit: str | None) -> pl.Series:
         fraction = pl.lit(value=False) if dtype.is_integer() else number != number.floor()
         rounded = pl.when(whole.is_null() | fraction).then(rounded).otherwise(exact)
     return frame.select(rounded.cast(TYPES["time"])).to_series()
+
+
+def _within(column: pl.Series, per: int) -> bool:
+    """Whether all integers of a column are times of the years 1 to 9999, of so many parts of a second each."""
+    low: Any = column.min()
+    high: Any = column.max()
+    return low is not None and low >= EARLIEST * per and high < FARTHEST * per
 
 
 def _dates(column: pl.Series) -> pl.Series:

@@ -9,10 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb as duckdb_files
 import polars as pl
 import pytest
 
-from synergy_nb import sqlite
+from synergy_nb import duckdb, postgresql, sqlite
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.dataflow.sinks import sink_rows
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
@@ -23,6 +24,7 @@ from synergy_nb.dataflow.streams.log.values import CLIENT, Point, Reader, chunks
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from tests.connectors.broken_disk import COLUMNS, BrokenDisk, Killed
 from tests.connectors.file_destinations import EACH, found, lines
+from tests.connectors.postgres_server import PASSWORD, SECRETS, postgres
 
 LATE = 7  # seconds by which rows come out of order at most
 ROWS = 60
@@ -32,12 +34,27 @@ def table_file(path: Path) -> dict[str, Any]:
     return sqlite(path / "rows.sqlite", "rows")
 
 
+def duckdb_file(path: Path) -> dict[str, Any]:
+    return duckdb(path / "rows.duckdb", "rows")
+
+
 def there(to: Mapping[str, Any]) -> list[int]:
     """Values in a destination, sorted."""
-    if to["format"] != "sqlite":
-        return [v for v, _ in found(dict(to))]
-    with closing(sqlite3.connect(to["path"])) as database:
-        return sorted(v for (v,) in database.execute("SELECT v FROM rows"))
+    query = "SELECT v FROM rows ORDER BY v"
+    if to["format"] == "sqlite":
+        with closing(sqlite3.connect(to["path"])) as database:
+            return [v for (v,) in database.execute(query)]
+    if to["format"] == "duckdb":
+        with duckdb_files.connect(to["path"]) as other:
+            return [v for (v,) in other.execute(query).fetchall()]
+    if to["format"] == "postgresql":
+        from adbc_driver_postgresql import dbapi as adbc
+
+        address = f"postgresql://ann:{PASSWORD}@{to['server']}/postgres"
+        with adbc.connect(address) as connection, connection.cursor() as cursor:
+            cursor.execute(query.replace("rows", to["table"]))
+            return [v for (v,) in cursor.fetchall()]
+    return [v for v, _ in found(dict(to))]
 
 
 def numbered(values: list[int]) -> pl.DataFrame:
@@ -93,7 +110,7 @@ class Destination:
     def _open(self) -> None:
         stream, *former = self.streams
         self.disk = BrokenDisk(self._rng.randint(0, 30 * (1 + self.deaths)), halves=self._rng.random() < 0.5)
-        self.writer: SinkWriter = writer_of(self._to, COLUMNS, stream, self.disk, former=former)
+        self.writer: SinkWriter = writer_of(self._to, COLUMNS, stream, self.disk, former=former, secrets=SECRETS)
         self.reader = SinkReader(self.writer, "it", every=0.0)
 
     def write(self, sink: Sink) -> None:
@@ -151,7 +168,7 @@ def change(seed: int, to: Mapping[str, Any]) -> tuple[str, int]:
     whole = [v for v in values["old"] if v <= upto] + [v for v in values["new"] if v > upto]
     assert there(to) == sorted(values["old"] if gives_up else whole), (seed, upto, gives_up)
     with pytest.raises(SinkFailed, match="it has rows of"):
-        writer_of(to, COLUMNS, "new" if gives_up else "old").open()
+        writer_of(to, COLUMNS, "new" if gives_up else "old", secrets=SECRETS).open()
     return "given up" if gives_up else "changed", writing.deaths
 
 
@@ -169,7 +186,15 @@ def _few_chunks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [*EACH, table_file])
+@pytest.mark.parametrize("make", [*EACH, table_file, duckdb_file])
 def test_a_campaign_of_changes_in_each_kind_of_file(make: Callable[[Path], dict[str, Any]], tmp_path: Path) -> None:
-    for seed in range(100, 120 if make is table_file else 200):
+    for seed in range(100, 120 if make is table_file else 103 if make is duckdb_file else 200):
+        (tmp_path / str(seed)).mkdir()
         change(seed, make(tmp_path / str(seed)))
+
+
+@pytest.mark.slow
+def test_changes_in_a_table_of_a_server() -> None:
+    with postgres() as server:
+        for seed in range(100, 103):
+            change(seed, postgresql(server.address, f"t{seed}", database="postgres", user="ann", password="shop"))

@@ -366,3 +366,11 @@ def test_a_row_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         reader.table([row, {**row, "b": b"a" * (500 << 10)}])
     assert not reader.accepts({**row, "s": "a" * (1025 << 10)})
     assert text_files.LONGEST == 32 << 20
+
+
+@pytest.mark.parametrize("unit", [None, "s", "ms", "ns"])
+def test_integers_of_any_width_are_the_times_that_a_wide_one_is(unit: str | None) -> None:
+    narrow = pl.Series([1, None, 100, -7], dtype=pl.Int8)
+    assert times(narrow, unit).equals(times(narrow.cast(pl.Int64), unit))
+    wide = pl.Series([1_700_000_000, 2**62], dtype=pl.Int64)  # the second one is no time of any unit but ns
+    assert times(wide, unit).null_count() == (unit != "ns")
