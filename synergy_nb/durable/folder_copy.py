@@ -17,9 +17,10 @@ long. A reader is saved all the sooner, the more it has read (``hosting._snapsho
 Output and snapshots are in one series of files, in the order in which they came (:mod:`._component_files`). A file of
 more than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once
 all of its output is older than what readers and the last snapshot need. Pieces of a state that are small are written
-with each snapshot, others once, in files of their own. The files of an earlier epoch are removed once a snapshot of
-this one covers all that they have: until then they have the only record of the order of inputs that the component
-repeats (``test_durable_campaign``). How much that is, each record of output says (``Data.end``): a peer from which the
+with each snapshot, others once, in files of their own: some pieces of a table in each, as they come and go together,
+and each file that is made costs a turn of the disk. The files of an earlier epoch are removed once a snapshot of this
+one covers all that they have: until then they have the only record of the order of inputs that the component repeats
+(``test_durable_campaign``). How much that is, each record of output says (``Data.end``): a peer from which the
 component has moved may write to files of its epoch after they were removed.
 
 No IO, no clock.
@@ -33,7 +34,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from synergy_nb.dataflow.deployments import FOLDER
-from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED, Copy
+from synergy_nb.dataflow.streams.hosting.copies import FOLDER_REQUESTED, Copy
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
     ComponentState,
@@ -47,11 +48,12 @@ from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
 from synergy_nb.durable._component_files import log_name, piece_name
 
-__all__ = ["MOST_WAITING", "FolderCopy", "FolderWork", "Write"]
+__all__ = ["MOST_WAITING", "PACKED", "FolderCopy", "FolderWork", "Write"]
 
 SEGMENT: Final = 1 << 20  # bytes after which a file of output and snapshots is followed by another one
 SMALL: Final = 64 << 10  # bytes of pieces that are written with each snapshot
 MOST_WAITING: Final = 8  # snapshots that wait until readers need little of the output before them
+PACKED: Final = 64  # most pieces of a table that are in one file
 LITTLE: Final = 16  # number of bytes read for one that may be written with a snapshot
 
 
@@ -106,6 +108,7 @@ class FolderCopy:
         self._small: dict[int, Piece] = {}  # pieces that are written with each snapshot
         self._stored: dict[int, str] = {}  # pieces that have been written, and the file of each
         self._requested: set[int] = set()
+        self._packs: dict[int, str] = {}  # pieces of the announced snapshot, and the file that each is written to
 
     def begin(self) -> Subscribe:
         """Return the subscription to the output, and to the snapshots, of the component."""
@@ -170,6 +173,13 @@ class FolderCopy:
         self._coming = msgspec.structs.replace(state, enclosed=())
         self._small.update((piece.number, piece) for piece in state.enclosed)
         self._requested.clear()
+        operator, epoch = self.output.operator, self.output.epoch
+        self._packs = {
+            number: piece_name(operator, epoch, part.pieces[place - place % PACKED])
+            for part in state.parts
+            for place, number in enumerate(part.pieces)
+            if number not in self._stored and number not in self._small
+        }
         return self._go_on([])
 
     def _piece(self, piece: Piece) -> FolderWork:
@@ -177,12 +187,11 @@ class FolderCopy:
             return FolderWork([], [])
         self._requested.discard(piece.number)
         writes: list[Write] = []
-        self._store(writes, [piece])
+        self._store(writes, self._packs[piece.number], [piece])
         return self._go_on(writes)
 
-    def _store(self, writes: list[Write], pieces: list[Piece]) -> None:
-        """Write pieces to a file of their own."""
-        name = piece_name(self.output.operator, self.output.epoch, pieces[0].number)
+    def _store(self, writes: list[Write], name: str, pieces: list[Piece]) -> None:
+        """Write pieces to a file that has nothing else."""
         writes += [Write(name, PieceReply(self.output, self.reader, piece)) for piece in pieces]
         self._stored.update((piece.number, name) for piece in pieces)
 
@@ -190,7 +199,7 @@ class FolderCopy:
         """Request pieces that are missing, or write the snapshot if none is."""
         if self._coming is not None and not self._requested:
             missing = [each for each in _named(self._coming) if each not in self._stored and each not in self._small]
-            self._requested.update(missing[:MOST_REQUESTED])
+            self._requested.update(missing[:FOLDER_REQUESTED])
         if self._coming is not None and self._requested:
             asked = PieceRequest(self.output, self.reader, self._coming.number, tuple(sorted(self._requested)))
             return FolderWork(writes, [asked])
@@ -252,7 +261,7 @@ class FolderCopy:
     def _write_state(self, writes: list[Write], state: ComponentState) -> None:
         small = [self._small[each] for each in _named(state) if each in self._small]
         if sum(len(piece.data) for piece in small) > self._most_small:
-            self._store(writes, small)
+            self._store(writes, piece_name(self.output.operator, self.output.epoch, small[0].number), small)
             small = []
         writes.append(Write(self._segments[-1][0], msgspec.structs.replace(state, enclosed=tuple(small))))
         self._size += len(state.head) + sum(len(piece.data) for piece in small)

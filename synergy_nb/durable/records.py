@@ -42,7 +42,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.dataflow.streams.log.frames import Data, Frame
-from synergy_nb.dataflow.streams.log.wire import decode, encode
+from synergy_nb.dataflow.streams.log.wire import decode, encoded_parts
 from synergy_nb.errors import SynergyError
 
 __all__ = ["DurableError", "check_records", "mark", "packed", "unmarked_end", "unpacked"]
@@ -60,9 +60,11 @@ def packed(frame: Frame) -> bytes:
     if isinstance(frame, Data):  # encoding notes the bytes in the chunk, which the event loop may be sending at present
         chunks = tuple(msgspec.structs.replace(each, payload=None, region=None) for each in frame.chunks)
         frame = msgspec.structs.replace(frame, chunks=chunks)
-    data = encode(frame)
-    counts = struct.pack(">II", len(data), zlib.crc32(data))
-    return counts + struct.pack(">I", zlib.crc32(counts)) + data
+    parts, check = encoded_parts(frame), 0
+    for part in parts:
+        check = zlib.crc32(part, check)
+    counts = struct.pack(">II", sum(map(len, parts)), check)
+    return b"".join((counts, struct.pack(">I", zlib.crc32(counts)), *parts))  # a large piece is copied once
 
 
 def mark(at: int) -> bytes:

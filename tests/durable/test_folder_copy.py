@@ -12,7 +12,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import START
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
-from synergy_nb.durable.folder_copy import MOST_WAITING
+from synergy_nb.durable.folder_copy import MOST_WAITING, PACKED
 from synergy_nb.durable.records import DurableError, mark, packed
 from synergy_nb.durable.restoring import restored
 from tests.durable.durable_world import PowerFiles
@@ -61,6 +61,22 @@ def test_files_and_pieces_that_nobody_needs_are_removed() -> None:
     assert found.copy.state is not None
     assert found.copy.state.number == 5
     assert found.copy.log.end == kept.end
+
+
+def test_pieces_of_a_table_are_in_few_files_that_go_with_it() -> None:
+    kept = Kept()
+    kept.begin()
+    first = tuple(piece_of(number, 10) for number in range(PACKED + 2))
+    work = kept.save(0, first)
+    while isinstance(asked := work.answers[0], PieceRequest):
+        for number in asked.pieces:
+            work = kept.take(PieceReply(kept.output, kept.copy.reader, first[number]))
+    assert sorted(kept.files.names()) == ["f@0.0", "f@0.p0", f"f@0.p{PACKED}"]
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.pieces == {piece.number: piece.data for piece in first}
+    kept.save(1, (piece_of(100, 10),), (piece_of(100, 10),))
+    assert kept.files.names() == ["f@0.0"]
 
 
 def test_output_back_to_the_last_snapshot_stays_though_no_reader_needs_it() -> None:

@@ -30,7 +30,7 @@ import msgspec
 from synergy_nb.dataflow.deployments import FOLDER
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED
+from synergy_nb.dataflow.streams.hosting.copies import FOLDER_REQUESTED, MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import Capture, Captured, Copied, Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest, Subscribe
 from synergy_nb.dataflow.streams.log.log import EXPECTED, UNASKED
@@ -352,7 +352,7 @@ class Snapshots:
         self._answered(component, progress, request.reader.peer)
         self._outbox.touch(component.application, component.operator)
         gone: list[int] = []
-        for number in request.pieces[:MOST_REQUESTED]:
+        for number in request.pieces[: FOLDER_REQUESTED if request.reader.peer == FOLDER else MOST_REQUESTED]:
             piece = progress.archive.get(number)
             if piece is None:
                 gone.append(number)

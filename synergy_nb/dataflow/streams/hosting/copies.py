@@ -26,6 +26,7 @@ from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import StateTable
 
 MOST_REQUESTED: Final = 4  # maximum number of pieces that are requested at a time
+FOLDER_REQUESTED: Final = 16  # the same for a folder: these cross no link, and the disk is asked once to hold them
 REQUEST_S: Final = 0.5  # least time until missing pieces are requested again, seconds; doubled each time
 LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 

@@ -57,7 +57,7 @@ from synergy_nb.dataflow.streams.log.values import (
     encoded,
 )
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "encoded_parts"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
@@ -134,6 +134,11 @@ def encode(frame: Frame, *, near: bool = False) -> bytes:
 
     ``near``: whether the receiver shares memory with this peer, and can read batches there.
     """
+    return b"".join(encoded_parts(frame, near=near))
+
+
+def encoded_parts(frame: Frame, *, near: bool = False) -> list[bytes]:
+    """Encode a frame as :func:`encode` does, in parts that follow one another: payloads are not copied."""
     payloads: list[bytes] = []
     header: _Header
     match frame:
@@ -188,7 +193,7 @@ def encode(frame: Frame, *, near: bool = False) -> bytes:
         case _:
             header = frame
     data = _encode(header)
-    return b"".join((_PREFIX.pack(_MAGIC, _VERSION, len(data), zlib.crc32(data)), data, *payloads))
+    return [_PREFIX.pack(_MAGIC, _VERSION, len(data), zlib.crc32(data)), data, *payloads]
 
 
 def _outline(piece: Piece) -> _Piece:
