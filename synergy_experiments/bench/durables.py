@@ -23,7 +23,7 @@ from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Application, Cluster
 
-__all__ = ["durable", "totals"]
+__all__ = ["durable", "filled", "totals"]
 
 TARGET: Final = 10.0  # seconds for 50 applications
 PROGRAM: Final = """
@@ -37,13 +37,14 @@ print("ready", flush=True)
 threading.Event().wait()
 """
 ROW: Final = 36  # bytes of the state of a key
+MEMORY: Final = 12.0  # bytes that a peer may use for each of the state: merging is taken to need a multiple of it
 SHOWN: Final = 3  # keys whose totals are results
 KEYS: Final = {"120 MB": 3_300_000, "1 GB": 28_000_000}  # size of a state, and its keys
 HELD_PROGRAM: Final = """
 import sys, threading
 from synergy_experiments.bench.durables import filled, totals
 from synergy_nb import Cluster
-cluster = Cluster(2, spark=False, durable=sys.argv[1])
+cluster = Cluster(2, spark=False, memory=float(sys.argv[4]), durable=sys.argv[1])
 application = cluster.submit(totals(sys.argv[2], speed=1.0), origin="peer-2")
 while not filled(cluster, application.id, int(sys.argv[3])):
     threading.Event().wait(0.1)
@@ -130,8 +131,10 @@ def totals(path: Path | str, speed: float = 0.0) -> Plan:
     """
     columns = {"key": "int", "value": "int"}
     rows = source("trace", path=str(path), format="parquet", columns=columns, speed=speed, at="peer-1")
-    shown = {"having": f"key < {SHOWN}"}
-    sums = rows.aggregate(by="key", window="1 d", n="count(*)", total="sum(value)", **shown, id="totals", at="peer-2")
+    shown = f"key < {SHOWN}"
+    sums = rows.aggregate(
+        by="key", window="1 d", n="count(*)", total="sum(value)", having=shown, id="totals", at="peer-2"
+    )
     return sums.sink("sums", at="peer-2")
 
 
@@ -156,6 +159,7 @@ def _large(keys: int, repeats: int) -> dict[str, Any]:
     Besides, another application on the peer of the state: the delays of its rows.
     """
     found: dict[str, dict[str, list[float]]] = {}
+    memory = max(MEMORY * ROW * keys, 1e9)
     with tempfile.TemporaryDirectory() as folder:
         path, kept = Path(folder) / "tuples.parquet", Path(folder) / "folder"
         table = _of_keys(keys, keys // 2)
@@ -164,7 +168,10 @@ def _large(keys: int, repeats: int) -> dict[str, Any]:
         last = table.head(1).with_columns(pl.lit(12 * 3_600_000_000).cast(pl.Datetime("us")).alias("time"))
         pl.concat([table, last]).write_parquet(Path(folder) / "waiting.parquet", compression="uncompressed")
         del table
-        with Cluster(2, spark=False) as plain, Cluster(2, spark=False, durable=kept) as durable_one:
+        with (
+            Cluster(2, spark=False, memory=memory) as plain,
+            Cluster(2, spark=False, memory=memory, durable=kept) as durable_one,
+        ):
             for _ in range(repeats):
                 for way, cluster in (("with a folder", durable_one), ("without", plain)):
                     before = _written_mb(cluster)
@@ -174,7 +181,7 @@ def _large(keys: int, repeats: int) -> dict[str, Any]:
                     figures = {"tuples/s": count / seconds, "cpu_s": cpu, "delay_p99_s": p99, "written_mb": mb}
                     for what, value in figures.items():
                         found.setdefault(what, {}).setdefault(way, []).append(value)
-        again = _held_again(Path(folder) / "waiting.parquet", Path(folder) / "again", keys)
+        again = _held_again(Path(folder) / "waiting.parquet", Path(folder) / "again", keys, memory)
     costs = {what: {way: spread(each, digits=4) for way, each in ways.items()} for what, ways in found.items()}
     ratios = {f"{what}_with_to_without": _ratio(costs[what]) for what in ("tuples/s", "cpu_s", "delay_p99_s")}
     return {"keys": keys, "tuples": count, "state_mb": ROW * keys / 1e6, **costs, **ratios, "restart_s": again}
@@ -198,13 +205,13 @@ def _seconds(application: Application) -> float:
     return times[SinkFinished] - times[SourceStarted]
 
 
-def _held_again(path: Path, folder: Path, keys: int) -> float:
+def _held_again(path: Path, folder: Path, keys: int, memory: float) -> float:
     """Seconds from the start of a cluster until a state is there again, after all were killed that had it."""
-    command = [sys.executable, "-c", HELD_PROGRAM, str(folder), str(path), str(keys)]
+    command = [sys.executable, "-c", HELD_PROGRAM, str(folder), str(path), str(keys), str(memory)]
     _killed_when_ready(command)
     (kept,) = DurableFolder(folder).applications()
     began = time.perf_counter()
-    with Cluster(2, spark=False, durable=folder) as cluster:
+    with Cluster(2, spark=False, memory=memory, durable=folder) as cluster:
         while not filled(cluster, kept.id, keys):
             assert cluster.applications[kept.id].status not in ("failed", "stopped")
             time.sleep(0.05)
