@@ -249,4 +249,4 @@ def _addresses(
         different, which = np.unique(packed, return_inverse=True)
         texts = np.array([str(ipaddress.ip_address(each.tobytes())) for each in different], dtype=object)
         found[chosen] = texts[which]
-    return pl.Series(found, dtype=pl.String)
+    return pl.Series(found.tolist(), dtype=pl.String)  # of an array without a text it makes objects

@@ -127,6 +127,11 @@ def test_captures_that_cannot_be_read_are_named(data: bytes, said: str, tmp_path
         list(raw_tables(path, raw_layout(path), Tally()))
 
 
+def test_a_capture_may_have_no_address(tmp_path: Path) -> None:
+    """Nor may a block of packets of one: it could not be read, as its columns were of objects."""
+    assert read(tmp_path / "raw", pcap(PACKETS[4:5])).row(0)[1:6] == EXPECTED[4]
+
+
 def test_text_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "raw").write_text("1 2 3\n")
     with pytest.raises(ValueError, match="raw: not a capture of packets; expected pcap or pcapng"):
