@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,7 +47,7 @@ Hosts = Annotated[
 ]
 Within = Annotated[str, typer.Option("--within", metavar="TIME", help="Time for which the printed token is valid.")]
 Durable = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--durable",
         metavar="FOLDER",

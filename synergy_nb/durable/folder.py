@@ -75,10 +75,16 @@ class DurableFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str], disk: Disk | None = None) -> None:
-        """Raise ``DurableError`` if it is no path."""
+        """Raise ``DurableError`` if it is no path of a folder of this system; ``file://`` may be in front of one."""
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
             raise DurableError(f"durable: {path!r}; expected the path of a folder")
-        self.path = Path(path).absolute()
+        scheme, found, rest = path.partition("://") if isinstance(path, str) else ("", "", "")
+        if found and (scheme != "file" or not rest.startswith("/")):
+            raise DurableError(
+                f"durable: {path!r}; expected a folder of this system, as no other place keeps a second cluster from "
+                "writing to it"
+            )
+        self.path = Path(rest if found else path).absolute()
         self._locks: list[int] = []
         self._disk = Disk() if disk is None else disk
         self._changing = threading.Lock()  # lock of the thread that changes what is there of an application

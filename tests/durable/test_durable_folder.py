@@ -69,6 +69,20 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
         DurableFolder(path)
 
 
+@pytest.mark.parametrize("place", ["s3://bucket/folder", "memory://folder", "file://folder", "://"])
+def test_a_place_that_is_no_folder_of_the_system_is_refused_and_nothing_is_made(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DurableError, match=f"durable: {place!r}; expected a folder of this system"):
+        DurableFolder(place).prepare()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_may_be_named_by_its_url(tmp_path: Path) -> None:
+    assert DurableFolder(f"file://{tmp_path}/folder").path == tmp_path / "folder"
+
+
 def test_a_folder_of_another_version_is_refused(folder: DurableFolder) -> None:
     (folder.path / "FORMAT").write_text("synergy_nb durable folder, version 7\n")
     known = "'synergy_nb durable folder, version 2' or an earlier one"
