@@ -25,6 +25,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.LeaseRenewed("r"),
     driver.ShareApplication("r", "ann", "read", 4),
     driver.HoldApplication("r", True, 4),
+    driver.ChangePlan("r", "begin", b"plan", 4),
     driver.StopApplication("r"),
     driver.ReleaseResults("r"),
     driver.MoveComponent("r", "filter", "b", 3),

@@ -86,6 +86,7 @@ class DriverPort(Protocol):
             driver.LeaseRenewed: lambda _, message: parts.requests.leases.renew(message.application),
             driver.ShareApplication: self._grant,
             driver.HoldApplication: self._hold,
+            driver.ChangePlan: self._change_plan,
             driver.StopApplication: self._stop,
             driver.ReleaseResults: lambda _, message: parts.requests.discard_results(message.application),
             driver.MoveComponent: self._move,
@@ -212,6 +213,26 @@ class DriverPort(Protocol):
     def _hold(self, _driver: str, message: driver.HoldApplication) -> None:
         try:
             self._parts.requests.hold(message.application, on=message.on)
+        except ValueError as error:
+            self._answer(message.number, str(error), begun=False)
+        else:
+            self._answer(message.number)
+
+    def _change_plan(self, _driver: str, message: driver.ChangePlan) -> None:
+        changes, name = self._parts.requests.changes, message.application
+        plan = Plan.from_bytes(message.plan) if message.plan else None
+        try:
+            match message.step:
+                case "begin" if plan is not None:
+                    changes.begin(name, plan)
+                case "ask":
+                    changes.ask(name)
+                case "give up":
+                    changes.give_up(name, "another plan does not take the place of its own")
+                case "interrupt":
+                    changes.interrupt(name)
+                case _:
+                    changes.settle(name, plan)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
         else:

@@ -24,6 +24,7 @@ __all__ = [
     "AttemptOutdated",
     "BandwidthMeasured",
     "BandwidthsLimited",
+    "ChangePlan",
     "CopiesLagging",
     "CopyReady",
     "CopyUnusable",
@@ -134,6 +135,17 @@ class HoldApplication(DriverMessage, frozen=True):
 
     application: str
     on: bool
+    number: int = 0
+
+
+class ChangePlan(DriverMessage, frozen=True):
+    """A step of the change of the plan of an application of this peer; answered by :class:`Answer`."""
+
+    application: str
+    # ``begin``: execute ``plan``, which is both; ``ask``: it is still wanted; ``give up``: the old plan goes on;
+    # ``interrupt``: end the session of both; ``settle``: go on with ``plan``, or with the old one if that is empty
+    step: str
+    plan: bytes = b""
     number: int = 0
 
 

@@ -99,6 +99,8 @@ class Assignment(msgspec.Struct, frozen=True):
     synchronized: tuple[str, ...] = ()
     # whether it reads its inputs in the order of event times, and its backups execute it, too, as followers do
     in_order: bool = False
+    # whether streams that it has not read yet may have begun before: it reads them from where they are retained
+    joins: bool = False
 
     @property
     def feeds(self) -> dict[int, InputFeed]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import Item
 
-__all__ = ["ANYTHING", "Logic", "SavedState", "error_reason"]
+__all__ = ["ANYTHING", "Logic", "SavedState", "Switching", "error_reason"]
 
 #: Exceptions that an operator or a source may raise: any, and Polars' panics, which are no subclass of Exception.
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)
@@ -53,6 +53,20 @@ class Logic(Protocol):
 
     def restore(self, saved: SavedState, /) -> None:
         """Resume from the state that another instance has saved."""
+
+
+class Switching(Logic, Protocol):
+    """The logic of a sink, which may go on with another plan."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it gives nothing any more, and another plan may go on from its state."""
+
+    def complete_from(self, at: int, /) -> None:
+        """Know from which event time on the rows of the new plan are complete, microseconds."""
+
+    def repeat(self, position: int, until: int, /) -> None:
+        """Know what earlier instances have given: the number of rows, and the last promise, microseconds."""
 
 
 def error_reason(error: BaseException) -> str:

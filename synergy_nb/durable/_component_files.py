@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
-__all__ = ["Files", "fence_name", "files_of", "is_fence", "latest_fences", "log_name", "piece_name"]
+__all__ = ["Files", "fence_name", "files_of", "is_fence", "latest_fences", "log_name", "operators_of", "piece_name"]
 
 _FENCE: Final = "fence"
 
@@ -78,6 +78,15 @@ def latest_fences(names: Iterable[str]) -> dict[str, int]:
             operator = unquote(who)
             found[operator] = max(int(epoch), found.get(operator, 0))
     return found
+
+
+def operators_of(names: Iterable[str]) -> set[str]:
+    """Return the components that have files, or have had some.
+
+    >>> sorted(operators_of(["f%2F1@3.p7", "g@10.0", "g@3.fence"]))
+    ['f/1', 'g']
+    """
+    return {unquote(name.rpartition(".")[0].rpartition("@")[0]) for name in names}
 
 
 def files_of(operator: str, names: Iterable[str]) -> list[tuple[int, list[str], list[str]]]:

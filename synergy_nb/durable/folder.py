@@ -18,13 +18,13 @@ import shutil
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
-from synergy_nb.durable._component_files import is_fence
+from synergy_nb.durable._component_files import is_fence, operators_of
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.records import DurableError, check_records, unmarked_end
@@ -56,6 +56,7 @@ class KeptApplication(msgspec.Struct, frozen=True):
     decided: bool = (
         True  # whether its peers have accepted it: if not, it is as one that is submitted for the first time
     )
+    changes: int = 0  # number of changes of its plan that were begun
 
 
 class DurableFolder:
@@ -215,7 +216,9 @@ class DurableFolder:
         at = self._at(application.id)
         at.mkdir(mode=0o700, exist_ok=True)
         self._disk.sync_folder(self.path)
-        named = {each: f"{CONTENT}{number}" for number, each in enumerate(sorted(contents))}
+        # numbers that none of it has: what is there belongs to the plan that goes on if this is interrupted
+        first = 1 + max((int(name.removeprefix(CONTENT)) for name in application.contents.values()), default=-1)
+        named = {each: f"{CONTENT}{number}" for number, each in enumerate(sorted(contents), first)}
         for component, name in named.items():
             self._put(at / name, _checked(contents[component]))
         kept = msgspec.structs.replace(application, contents={**application.contents, **named})
@@ -273,6 +276,17 @@ class DurableFolder:
         """
         found = (self.application(at.name) for at in self.path.iterdir() if at.is_dir())
         return sorted((each for each in found if each is not None), key=lambda each: each.submitted)
+
+    def forget_others(self, application: str, operators: Collection[str]) -> None:
+        """Remove the files of operators that its plan has no more; only before the application is started."""
+        files = self.files(application)
+        for name in files.names():
+            if not operators_of([name]) <= {*operators}:
+                files.remove(name)
+
+    def operators(self, application: str) -> set[str]:
+        """Return the operators of an application that have files, also those that its plan has no more."""
+        return operators_of(self.files(application).names())
 
     def content(self, application: KeptApplication, component: str) -> bytes:
         """Return a function or a table of an application; raises ``DurableError`` if it is damaged."""

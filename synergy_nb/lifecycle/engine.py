@@ -38,6 +38,7 @@ from synergy_nb.lifecycle.requests.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.requests.client_leases import ClientLeases
 from synergy_nb.lifecycle.requests.decider import Decider, Decision, Refusal, component_names
 from synergy_nb.lifecycle.requests.kept_promises import KeptPromises
+from synergy_nb.lifecycle.requests.plan_changes import RequestChanges, check_durable
 from synergy_nb.lifecycle.session import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
@@ -78,6 +79,7 @@ class Requests(Mapping[str, Request]):
         self._claims = claims
         self._requests: dict[str, Request] = {}
         self.leases = ClientLeases(peer, self._requests, self.stop)
+        self.changes = RequestChanges(peer, self._requests, session.interrupt, self._begin_again)
         self._promises = KeptPromises(peer, lambda name: session.sinks.delay(name) if name in session.led else None)
         session.on_setup_ended.append(self._promises.set_up)
         session.on_setup_ended.append(self._setup_ended)
@@ -124,11 +126,10 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         if self._session.config.durable:
-            _check_durable(plan, decided_by)
+            check_durable(plan, decided_by)
             if beside:
                 raise ValueError(
-                    f"application: {beside!r} keeps its plan; expected one that shares streams with another plan, as "
-                    "none does in a durable cluster: stop it, and submit the plan anew"
+                    f"application: {beside!r}; expected none, as no streams are shared in a durable cluster"
                 )
         if beside:  # it goes on as long as the one whose place it is to take
             lease = self._requests[beside].lease if beside in self._requests else lease
@@ -346,6 +347,8 @@ class Requests(Mapping[str, Request]):
         self._discover(request)
 
     def _reject(self, request: Request, reason: str) -> None:
+        if self.changes.refused(request, reason):
+            return
         self._decider(request).release(request)
         self._end(request, State.REJECTED, reason)
 
@@ -369,11 +372,12 @@ class Requests(Mapping[str, Request]):
             self._decider(request).next(request, refusal, self._decided)
 
     def _begin_again(self, request: Request, reason: str) -> None:
-        """Compose an application anew whose session a death has ended."""
+        """Compose an application anew whose session a death has ended, or a change of its plan."""
         self._decider(request).release(request)
+        self.changes.resumed(request, reason)
         self._claims.end(request)
         if request.decided_by != "composed" or self._session.config.durable:
-            request.found([self._alternatives.as_requested(request.name, request.plan)])
+            request.found([self._alternatives.as_requested(request.name, request.executed)])
         else:
             self._claims.claim(request)
         self._wait(request, reason)
@@ -388,23 +392,13 @@ class Requests(Mapping[str, Request]):
         self._discard_ended()
         self._requests[request.name] = request
         self.leases.begin(request)
+        self.changes.succeeded(request)
 
     def _superseded(self, request: Request) -> None:
         """Forget a request that another peer leads now; its peers still hold what its decider had them commit."""
         self._claims.end(request)
         if self._requests.get(request.name) is request:
             del self._requests[request.name]
-
-
-def _check_durable(plan: Plan, decided_by: str) -> None:
-    """Raise ``ValueError`` if a folder could have no copy of some component of a plan."""
-    if decided_by == "active":
-        raise ValueError(
-            "availability: active replicas; expected none or backups, such as 'degree 2', as this cluster is durable"
-        )
-    for name, operator in plan.operators.items():
-        if operator.engine == "spark":
-            raise ValueError(f"operator {name!r}: engine: 'spark'; expected none, as this cluster is durable")
 
 
 def _count_routes(plan: Plan) -> int:

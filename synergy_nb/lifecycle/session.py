@@ -337,7 +337,9 @@ class Session(Protocol):
         request = self._led.get(application)
         if request is None or request.graph.attempt != attempt:
             return
-        if request.running:
+        if request.running and request.changing is not None:  # its own plan may go on
+            self._compose_anew(request, reason)
+        elif request.running:
             self._end_application(application, State.FAILED, reason)
         else:
             self._setup_failed(application, attempt, reason)
@@ -350,12 +352,19 @@ class Session(Protocol):
         if not request.running or not restarts(request.plan, durable=self.config.durable):
             self._fail(application, attempt, reason)
             return
-        self.peer.record(events.RestartBegun, application, reason=reason)
+        self._compose_anew(request, reason)
+
+    def _compose_anew(self, request: Request, reason: str) -> None:
+        self.interrupt(request, reason)
+        for listener in self.on_restart:
+            listener(request, reason)
+
+    def interrupt(self, request: Request, reason: str) -> None:
+        """End the session of an application that is to be composed anew."""
+        self.peer.record(events.RestartBegun, request.name, reason=reason)
         self._end_session(request, reason)
         request.restart(self.peer.now)
         self.peer.instruct(request.report())
-        for listener in self.on_restart:
-            listener(request, reason)
 
     # -- end ---------------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,15 @@ from synergy_nb.plan.checks.operator_flows import OperatorFlow, flows
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.checks.requirements import check_qos, check_together
 from synergy_nb.plan.checks.source_sizes import SourceSize
-from synergy_nb.plan.checks.validation import Checked, Operator, PlanError, Problem, check
+from synergy_nb.plan.checks.validation import (
+    NO_TRANSITION,
+    Checked,
+    Operator,
+    PlanError,
+    Problem,
+    Transition,
+    check,
+)
 from synergy_nb.plan.operators.catalogue import KINDS, PART, TAP
 from synergy_nb.plan.terms.naming import NAME, is_name
 from synergy_nb.plan.terms.qos import QoS
@@ -102,6 +110,7 @@ class Plan:
         "sinks",
         "sizes",
         "sources",
+        "transition",
     )
 
     name: str
@@ -110,6 +119,7 @@ class Plan:
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
     sizes: Mapping[str, SourceSize]  # what is known of the rows of sources, which the plan does not state
+    transition: Transition  # what it has of a plan whose place it takes, or has taken
     _schemas: dict[str, dict[str, str]]
     _stated: Mapping[str, Collection[str]]  # operator id to the fields that its author stated
     _windows: dict[str, dict[str, Any] | None]
@@ -137,21 +147,28 @@ class Plan:
         check_together(checked, requirement, problems)
         if problems:
             raise PlanError(problems)
-        self._fill(name, requirement, checked, {})
+        self._fill(name, requirement, checked, {}, NO_TRANSITION)
         if requirement.memory is not None:
             check_memory(self, on_peers(self, spark=True), math.inf)
 
     @classmethod
     def composed(
-        cls, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize] = MappingProxyType({})
+        cls,
+        name: str,
+        qos: QoS,
+        checked: Checked,
+        sizes: Mapping[str, SourceSize] = MappingProxyType({}),
+        transition: Transition = NO_TRANSITION,
     ) -> Plan:
         """Make a plan of operators that were validated before, which may include parts on Spark."""
         plan: Plan = object.__new__(cls)
         known = {each: size for each, size in sizes.items() if each in checked.operators} if sizes else {}
-        plan._fill(name, qos, checked, known)
+        plan._fill(name, qos, checked, known, transition)
         return plan
 
-    def _fill(self, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize]) -> None:
+    def _fill(
+        self, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize], transition: Transition
+    ) -> None:
         put = object.__setattr__
         put(self, "name", name)
         put(self, "qos", qos)
@@ -159,6 +176,7 @@ class Plan:
         put(self, "_schemas", checked.schemas)
         put(self, "_stated", {})
         put(self, "sizes", sizes)
+        put(self, "transition", transition)
         put(self, "_windows", checked.windows)
         put(self, "sources", tuple(each.id for each in checked.operators.values() if not each.inputs))
         put(self, "sinks", tuple(each.id for each in checked.operators.values() if each.kind == "sink"))
@@ -181,7 +199,8 @@ class Plan:
         if not sizes:
             return self
         checked = Checked(self.operators, self._schemas, self._windows)
-        return Plan.composed(self.name, self.qos, checked, {**self.sizes, **sizes}).stating(self._stated)
+        sized = Plan.composed(self.name, self.qos, checked, {**self.sizes, **sizes}, self.transition)
+        return sized.stating(self._stated)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name}: a plan does not change; build another one")
@@ -357,7 +376,7 @@ class Plan:
 
     def _encoded(self, stated: Mapping[str, Collection[str]], sizes: Mapping[str, SourceSize]) -> bytes:
         checked = Checked(self.operators, self._schemas, self._windows)
-        return plan_encoding.encode(self.name, self.qos, checked, stated, sizes)
+        return plan_encoding.encode(self.name, self.qos, checked, stated, sizes, self.transition)
 
     def _identity(self) -> bytes:
         """Bytes by which plans are compared: without what authors wrote at a default, and what is known of rows."""
@@ -543,8 +562,8 @@ class DecodedPlans:
             if plan is not None:
                 self._plans.move_to_end(data)
                 return plan
-        name, qos, checked, stated, sizes = plan_encoding.decode(data)
-        plan = Plan.composed(name, qos, checked, sizes).stating(stated)
+        name, qos, checked, stated, sizes, transition = plan_encoding.decode(data)
+        plan = Plan.composed(name, qos, checked, sizes, transition).stating(stated)
         with self._lock:
             if data not in self._plans:
                 self._bytes += len(data)

@@ -132,6 +132,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     ),
     driver.ShareApplication: "grant {m.user} the right {m.right!r}",
     driver.HoldApplication: lambda m: "pause the application" if m.on else "resume the application",
+    driver.ChangePlan: "change the plan of the application: {m.step}",
     driver.StopApplication: "stop the application",
     driver.LeaseRenewed: "its client lives",
     driver.ReleaseResults: "discard the results, which have been fetched",

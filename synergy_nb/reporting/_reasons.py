@@ -81,7 +81,8 @@ class Reasons(Facts):
                 backups = ", ".join(deployed.backups.get(operator, ()))
                 which = f"by {self.rule}, {f'backups at {backups}' if backups else 'not replicated'}"
             return f"{which}; {offers}"
-        probed = sorted({graph.peers[operator] for graph in self.composition.graphs})
+        graphs = (graph.peers for graph in self.composition.graphs if operator in graph.peers)  # of other plans, too
+        probed = sorted({peers[operator] for peers in graphs})
         drops = (f"{drop.at} ({drop.condition})" for drop in self.composition.dropped if drop.operator == operator)
         failed = dict.fromkeys(drops)  # once, however many paths led there
         rest = f"; dropped: {', '.join(failed)}" if failed else ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import AttemptOutdated, SubmitPlan
+from synergy_nb.control.driver_messages import AttemptOutdated, ChangePlan, OperatorStopped, SubmitPlan
 from synergy_nb.control.graph import Report
 from synergy_nb.control.peer import DRIVER
 from synergy_nb.control.roles import Roles
@@ -20,6 +20,7 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.session import EPOCHS_OF_ATTEMPT
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
 from synergy_nb.runtime.process.durable_applications import is_over
 from tests.one_peer import OnePeer
 from tests.simulated import Ring
@@ -87,9 +88,9 @@ def test_what_a_folder_could_not_have_is_refused(plan: Plan, said: str) -> None:
         one.synergy.requests.submit("r", plan)
 
 
-def test_no_plan_takes_the_place_of_a_durable_one() -> None:
+def test_no_streams_are_shared_in_a_durable_cluster() -> None:
     one = OnePeer("o", session=CONFIG)
-    with pytest.raises(ValueError, match=r"application: 'r' keeps its plan; .* in a durable cluster"):
+    with pytest.raises(ValueError, match=r"application: 'r'; expected none, as no streams are shared"):
         one.synergy.requests.submit("s", packets("s").sink("out"), beside="r")
 
 
@@ -174,3 +175,87 @@ def test_what_has_run_is_kept_if_no_peers_are_found_for_it(epoch: int, restarts:
     for _ in range(restarts):
         request.restart(2.0)
     assert is_over(Report("r", Status.REJECTED.value, "no peer offers filter", Roles()), request) is over
+
+
+def changing(ring: Ring) -> tuple[Request, Transitions]:
+    """An application that executes two plans, and these plans."""
+    request = running(ring)
+    other = packets("s").filter("bytes > 2", id="g").sink("out", id="out", at="peer-0")
+    found = transitions("r", request.plan, other, 1)
+    ring.simulation.report("peer-0", ChangePlan("r", "begin", found.both.to_bytes()))
+    assert request.state is State.DISCOVERING
+    ring.simulation.run(until=ring.simulation.now + 60.0, stop=lambda: request.state is State.RUNNING)
+    assert request.graph.plan == found.both.to_bytes()
+    return request, found
+
+
+def ring_of(peers: int) -> Ring:
+    return Ring(peers, seed=1, config=PeerConfig(session=CONFIG, components=("filter", "sink", "source:packets")))
+
+
+def goes_on_with(ring: Ring, request: Request, plan: Plan) -> None:
+    ring.simulation.run(
+        until=ring.simulation.now + 100.0,
+        stop=lambda: request.state is State.RUNNING and request.graph.plan == plan.to_bytes(),
+    )
+    assert request.graph.plan == plan.to_bytes()
+    assert request.changing is None
+    assert request.plan == plan
+
+
+def test_another_plan_takes_the_place_of_its_own_in_two_steps() -> None:
+    ring = ring_of(3)
+    request, found = changing(ring)
+    before = max(request.graph.roles.epochs.values())
+    ring.simulation.report("peer-0", ChangePlan("r", "interrupt"))
+    assert request.state is State.DISCOVERING
+    ring.simulation.run(until=ring.simulation.now + 100.0)
+    assert request.state is State.DISCOVERING  # until the driver has kept the plan
+    ring.simulation.report("peer-0", ChangePlan("r", "settle", found.new.to_bytes()))
+    goes_on_with(ring, request, found.new)
+    assert min(request.graph.roles.epochs.values()) > before
+
+
+def test_its_own_plan_goes_on_if_the_folder_does_not_take_the_other_one() -> None:
+    ring = ring_of(3)
+    request, _ = changing(ring)
+    own = request.plan
+    ring.simulation.report("peer-0", ChangePlan("r", "interrupt"))
+    ring.simulation.report("peer-0", ChangePlan("r", "settle"))
+    goes_on_with(ring, request, own)
+
+
+@pytest.mark.parametrize("how", ["nobody asks", "give up", "a death", "a failure"])
+def test_a_change_is_given_up(how: str) -> None:
+    ring = ring_of(4)
+    request, _ = changing(ring)
+    own = request.plan
+    match how:
+        case "give up":
+            ring.simulation.report("peer-0", ChangePlan("r", "give up"))
+        case "a death":
+            ring.crash(next(peer for peer in request.graph.roles.peers.values() if peer != "peer-0"))
+        case "a failure":
+            at = request.graph.roles.peers["g"]
+            ring.simulation.report(at, OperatorStopped("r", "g", "an error"))
+    goes_on_with(ring, request, own)
+
+
+def test_a_change_that_is_asked_for_goes_on() -> None:
+    ring = ring_of(3)
+    request, found = changing(ring)
+    for _ in range(8):
+        ring.simulation.run(until=ring.simulation.now + 20.0)
+        ring.simulation.report("peer-0", ChangePlan("r", "ask"))
+    assert request.graph.plan == found.both.to_bytes()
+
+
+def test_its_own_plan_goes_on_if_the_peers_refuse_both() -> None:
+    ring = ring_of(3)
+    request = running(ring)
+    own = request.plan
+    other = packets("s").filter("bytes > 2", id="g", at="nowhere").sink("out", id="out", at="peer-0")
+    ring.simulation.report("peer-0", ChangePlan("r", "begin", transitions("r", own, other, 1).both.to_bytes()))
+    goes_on_with(ring, request, own)
+    with pytest.raises(ValueError, match="nowhere"):
+        ring.synergy["peer-0"].requests.changes.ask("r")

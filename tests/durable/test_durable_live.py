@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,58 @@ def test_after_the_death_of_one_peer_it_is_composed_anew_and_goes_on_from_the_fo
     assert {number for _, number in found} == {"100"}
 
 
+@pytest.mark.slow(20)
+def test_another_plan_takes_the_place_of_one_and_goes_on_after_the_end_of_everything(tmp_path: Path) -> None:
+    inputs, out, folder = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "folder"
+    inputs.write_text("time,v\n")
+    append(inputs, 0, 1000)
+    tail = source("tail", path=str(inputs), format="csv", columns={"time": "time", "v": "int"}, id="in")
+    large = tail.filter("v >= 0", id="large")
+    old, new = (
+        large.aggregate(window=window, n="count(*)", id="n").sink("out", to=csv(out, every="50 ms"), id="out")
+        for window in ("100 ms", "200 ms")
+    )
+    with Cluster(2, cores=1.0, spark=False, durable=folder) as cluster:
+        application = cluster.submit(old)
+        asked_until(lambda: len(counted(out)) >= 5)
+        stopped, written = threading.Event(), [1000]
+
+        def more() -> None:
+            while not stopped.wait(0.05):
+                append(inputs, written[0], written[0] + 100)
+                written[0] += 100
+
+        writing = threading.Thread(target=more)
+        writing.start()
+        try:
+            change = application.replace(new, timeout="4 min")
+        finally:
+            stopped.set()
+            writing.join()
+        assert change.kept == {"in": "in", "large": "large"}
+        assert list(application.plan.operators) == ["in", "large", "n_2", "out"]
+    end = written[0] + 1000
+    append(inputs, written[0], end)
+    with Cluster(1, cores=1.0, spark=False, durable=folder) as cluster:
+        (application,) = cluster.applications.values()
+        assert list(application.plan.operators) == ["in", "large", "n_2", "out"]
+        asked_until(lambda: bool(ends(out)) and ends(out)[-1] >= (end - 300) / 1000)
+        application.stop()
+    found = ends(out)
+    steps = [round(later - before, 3) for before, later in pairwise([0.0, *found])]
+    assert sorted(steps) == steps  # windows of the old plan, then those of the new one, without a gap
+    assert set(steps) == {0.1, 0.2}
+    assert {number for _, number in counted(out)} <= {"100", "200"}
+
+
+def ends(path: Path) -> list[float]:
+    """Ends of the windows of a CSV file that are complete, seconds."""
+    if not path.exists():
+        return []
+    rows = [line.split(",") for line in path.read_text("utf-8").split("\n")[1:-1]]
+    return [datetime.fromisoformat(row[2]).replace(tzinfo=UTC).timestamp() for row in rows]
+
+
 @pytest.mark.slow(3)
 def test_what_is_refused_at_once_is_not_kept(tmp_path: Path) -> None:
     with Cluster(1, cores=1.0, durable=tmp_path) as cluster:
@@ -130,9 +185,6 @@ def test_what_is_refused_at_once_is_not_kept(tmp_path: Path) -> None:
             cluster.submit(source("packets", rate="10 tuples/s").filter("bytes > 1", engine="spark").sink("large"))
         packets = source("packets", rate="10 tuples/s", id="s")
         application = cluster.submit(packets.count(window="1 s").sink("n", id="out"))
-        for preview in (True, False):
-            with pytest.raises(ClusterError, match=f"'{application.id}' keeps its plan; .* in a durable cluster"):
-                application.replace(packets.count(window="2 s").sink("n", id="out"), preview=preview)
         asked_until(lambda: [each.id for each in DurableFolder(tmp_path).applications()] == [application.id])
         application.stop()
         asked_until(lambda: not DurableFolder(tmp_path).applications())

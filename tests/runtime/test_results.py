@@ -91,6 +91,9 @@ class Peer:
     async def run_beside(self, plan: Plan, application: object, patience: float, *, trial: bool = False) -> NoReturn:
         raise AssertionError("its plan is not replaced")
 
+    async def send_contents(self, plan: Plan) -> None:
+        raise AssertionError("its plan is not replaced")
+
     def exchange(self, application: object, former: str) -> None:
         raise AssertionError("its plan is not replaced")
 

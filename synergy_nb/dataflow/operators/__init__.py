@@ -8,6 +8,7 @@ from synergy_nb.dataflow.operators import (  # noqa: F401 - each registers its k
     ordered,
     own,
     rows,
+    sinks,
     tables,
 )
 from synergy_nb.dataflow.operators.base import OperatorLogic, create, kinds

@@ -30,6 +30,7 @@ import polars as pl
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
+from synergy_nb.plan.checks.validation import Switch
 from synergy_nb.plan.operators.catalogue import KINDS
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "WINDOW",
     "Context",
     "OperatorLogic",
+    "StateHead",
     "compacted",
     "computed",
     "create",
@@ -83,6 +85,8 @@ class Context(msgspec.Struct, frozen=True):
         Whether sums of floats are exact until they are rounded once, so that active replicas agree in each bit.
     functions
         Function that makes what executes a function of one's own; None: it is executed in this process.
+    switch
+        How a sink goes on from the rows of one plan to those of another one; None: it does not.
     """
 
     id: str
@@ -95,6 +99,7 @@ class Context(msgspec.Struct, frozen=True):
     wait: Callable[[float], None] | None = None
     exact: bool = False
     functions: Callable[[Context], Calls] | None = None
+    switch: Switch | None = None
 
     def __repr__(self) -> str:  # secrets are in no text
         return f"Context({self.id!r}, {self.kind!r}, {self.params!r})"
@@ -104,7 +109,9 @@ class Context(msgspec.Struct, frozen=True):
         return ValueError(f"operator {self.id!r} ({self.kind}): {field}: {value!r}; expected {expected}")
 
 
-class _Head(msgspec.Struct, frozen=True):
+class StateHead(msgspec.Struct, frozen=True):
+    """The head of a saved state."""
+
     format: int
     kind: str
     position: int
@@ -227,7 +234,14 @@ class OperatorLogic(ABC):
 
     def save(self) -> SavedState:
         """Return all that a new instance of the same operator needs to resume from here, without copying it."""
-        state = self.state()
+        tables, named = self._numbered(self.state())
+        head = StateHead(2, self.context.kind, self._position, self._low, self._forwarded, self.late, named)
+        return SavedState(msgspec.msgpack.encode(head), tables)
+
+    def _numbered(
+        self, state: Mapping[str, Sequence[pl.DataFrame]]
+    ) -> tuple[dict[int, pl.DataFrame], dict[str, list[int]]]:
+        """Return the tables of a state by number, and the numbers of each; a table that was saved keeps its own."""
         numbers = {id(table): number for number, table in self._saved.items()}  # of the tables that still exist
         tables: dict[int, pl.DataFrame] = {}
         named: dict[str, list[int]] = {}
@@ -239,8 +253,7 @@ class OperatorLogic(ABC):
                 tables[number] = table
                 named[name].append(number)
         self._saved = WeakValueDictionary(tables)
-        head = _Head(2, self.context.kind, self._position, self._low, self._forwarded, self.late, named)
-        return SavedState(msgspec.msgpack.encode(head), tables)
+        return tables, named
 
     def restore(self, saved: SavedState) -> None:
         """Resume where the instance was that saved this state.
@@ -252,7 +265,7 @@ class OperatorLogic(ABC):
         """
         context = self.context
         try:
-            head = msgspec.msgpack.decode(saved.head, type=_Head)
+            head = msgspec.msgpack.decode(saved.head, type=StateHead)
             tables = {name: [saved.tables[number] for number in numbers] for name, numbers in head.tables.items()}
         except msgspec.MsgspecError as error:
             raise context.error("saved state", saved.head[:16], f"one of this operator: {error}") from None
@@ -469,5 +482,6 @@ def create(
         wait=wait,
         exact=sums_exactly(operator, plan.operators.values(), plan.qos) if exact is None else exact,
         functions=functions,
+        switch=plan.transition.switches.get(operator.id),
     )
     return factory(context)

@@ -1,4 +1,4 @@
-"""Operators that process one tuple at a time: filter, project, unnest, sample, delay, sink."""
+"""Operators that process one tuple at a time: filter, project, unnest, sample, delay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from synergy_nb.plan.terms.column_types import family
 
 ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated to be as large as the whole batch
 
-__all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "Unnest", "splitmix64"]
+__all__ = ["Delay", "Filter", "Project", "Sample", "Unnest", "splitmix64"]
 
 
 @implements("filter")
@@ -147,13 +147,4 @@ class Delay(OperatorLogic):
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Return the rows after the delay."""
         self._wait(self.cost * table.height)
-        return (table,)
-
-
-@implements("sink")
-class Sink(OperatorLogic):
-    """Pass all tuples on as results."""
-
-    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """Return the rows."""
         return (table,)

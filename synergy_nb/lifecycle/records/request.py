@@ -52,6 +52,7 @@ class Request:
         "asked",
         "began",
         "beside",
+        "changing",
         "decided_by",
         "delays",
         "ended_sinks",
@@ -106,6 +107,8 @@ class Request:
         self.rights = rights
         self.epoch = epoch
         self.beside = beside
+        # plan that it executes while another one takes the place of its own, or that it executes alone; None: its own
+        self.changing: Plan | None = None
         self.reason = ""  # reason of its end; empty where no reason is known or needed
         self._state = State.DISCOVERING
         # how it can be run. `alternatives`: those that have not been tried, the preferred one first; None until the
@@ -229,7 +232,7 @@ class Request:
 
     def begin_anew(self) -> None:
         """Forget all alternatives; they are found again once the directory has answered again."""
-        self.alternatives, self.alternative = None, Alternative(self.plan)
+        self.alternatives, self.alternative = None, Alternative(self.executed)
         if self._state is not State.DISCOVERING:
             self.enter(State.DISCOVERING)
 
@@ -238,6 +241,19 @@ class Request:
         self.restarts += 1
         self.asked = now
         self.begin_anew()
+
+    @property
+    def executed(self) -> Plan:
+        """The plan with which it is composed: its own, or both plans while another one takes its place."""
+        return self.plan if self.changing is None else self.changing
+
+    def begin_change(self, both: Plan, decided_by: str) -> None:
+        """Another plan is to take the place of its own, which ``both`` executes, too; ``decided_by``: its decider."""
+        self.changing, self.decided_by = both, decided_by
+
+    def end_change(self, plan: Plan, decided_by: str) -> None:
+        """It goes on with a plan alone: with the new one, or with its own."""
+        self.changing, self.plan, self.decided_by = None, plan, decided_by
 
     def wait(self, reason: str) -> bool:
         """It waits before it is looked up again; returns whether it has waited for another reason before, or none."""

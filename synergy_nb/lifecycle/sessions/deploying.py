@@ -373,11 +373,18 @@ def _outlined(
         replica_of=replica_of,
         state_from=roles.rebuilds.get(operator, ("", ""))[0] if replica_of else "",
         rebuilt=roles.rebuilt.get(operator, 0),
-        numbers=tuple(reads) if operator in roles.inputs else (),
+        numbers=_numbers(plan, operator, tuple(reads) if operator in roles.inputs else ()),
         move=version_of(graph) if follower else 0,
         synchronized=synchronized,
         in_order=how is Technique.ORDERED,
+        joins=operator in plan.transition.joined,
     )
+
+
+def _numbers(plan: Plan, operator: str, present: tuple[int, ...]) -> tuple[int, ...]:
+    """The number of each input: of a sink that goes on with another plan those of the change."""
+    switch = plan.transition.switches.get(operator)
+    return present if switch is None else switch.inputs
 
 
 def _shared_producer(producer: Producer) -> SharedProducer:

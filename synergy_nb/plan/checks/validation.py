@@ -21,16 +21,20 @@ from synergy_nb.plan.terms.naming import ID, is_id, suggested_id
 from synergy_nb.plan.terms.units import WrongValue, WrongValues, nearest
 
 __all__ = [
+    "NO_TRANSITION",
     "Checked",
     "Operator",
     "PlanError",
     "Problem",
     "StreamWork",
+    "Switch",
+    "Transition",
     "check",
     "check_graph",
     "check_parameters",
     "check_profile",
     "check_replicas",
+    "event_time_of",
 ]
 
 #: Largest number of paths from a source to a sink: composition sends probes along each.
@@ -182,6 +186,51 @@ class Operator(msgspec.Struct, frozen=True):
         return tuple(self.inputs[self.ports.index(port)] for port in range(max(self.ports) + 1))
 
 
+class Switch(msgspec.Struct, frozen=True):
+    """How a sink goes on from the rows of one plan to those of another one, which takes its place."""
+
+    # number: number of the change of the application; inputs: number of each input, which no other stream that the sink
+    # has ever read has: of the rows that it gives, and of those that come next. A single one: the change is done
+    number: int
+    inputs: tuple[int, ...]
+    # stream, former: what the rows are, as their destination knows them, and what those before them were
+    stream: str
+    former: tuple[str, ...] = ()
+    # settles, period: event time until rows of the new plan are complete, after it has joined its streams, and from one
+    # end of windows of both plans to the next; seconds
+    settles: float = 0.0
+    period: float = 0.0
+
+    def point(self, joined: Iterable[int]) -> int:
+        """Return the event time up to which rows are of the old plan, microseconds.
+
+        ``joined``: event times from which on the new plan has everything, but rows that are late, or up to which
+        results were read, microseconds.
+        """
+        return event_time_of(self.settles, self.period, joined)
+
+
+def event_time_of(settles: float, period: float, joined: Iterable[int]) -> int:
+    """Return the event time up to which rows are of the old plan, see :class:`Switch`; microseconds.
+
+    >>> event_time_of(2.0, 3.0, [5_500_000, 1_000_000])
+    8999999
+    """
+    at, step = max(joined) + round(settles * 1e6), round(period * 1e6)
+    return -(-(at + 1) // step) * step - 1 if step else at
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """What a plan has of another one whose place it takes, in an application that goes on. Few plans have any of it."""
+
+    switches: dict[str, Switch] = {}  # by sink
+    # operators that have begun while their streams ran: they read these from where they are retained
+    joined: tuple[str, ...] = ()
+
+
+NO_TRANSITION: Final = Transition()
+
+
 class Checked(msgspec.Struct, frozen=True):
     """Operators in normal form and topological order, with schema and window of each stream."""
 
@@ -237,7 +286,7 @@ def _check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
 
 
 def check_graph(
-    operators: Sequence[Operator], problems: list[Problem]
+    operators: Sequence[Operator], problems: list[Problem], transition: Transition = NO_TRANSITION
 ) -> tuple[dict[str, Operator], dict[str, tuple[str, ...]], list[str]] | None:
     """Return operators by id, their existing inputs, and a topological order; append problems to ``problems``."""
     given = _unique(operators, problems)
@@ -246,7 +295,10 @@ def check_graph(
         return None
     reported = {problem.operator for problem in problems} - {""}  # a file may state an id and nothing else
     wanting: list[str | None] = []
-    inputs = {operator.id: _inputs(operator, given, reported, wanting, problems) for operator in given.values()}
+    inputs = {
+        operator.id: _inputs(operator, given, reported, wanting, problems, several=operator.id in transition.switches)
+        for operator in given.values()
+    }
     order = _ordered(inputs)
     if len(order) < len(given):
         _report_cycle(inputs, set(given) - set(order), problems)
@@ -282,8 +334,13 @@ def _inputs(
     reported: set[str],
     wanting: list[str | None],
     problems: list[Problem],
+    *,
+    several: bool = False,
 ) -> tuple[str, ...]:
-    """Return the existing inputs; record the others as problems, and the operators that may be meant in ``wanting``."""
+    """Return the existing inputs; record the others as problems, and the operators that may be meant in ``wanting``.
+
+    ``several``: whether it may have any number of inputs.
+    """
     name = operator.id
     found: list[str] = []
     for up in operator.inputs:
@@ -303,6 +360,7 @@ def _inputs(
             found.append(up)
     kind = operator.kind if operator.kind in KINDS else nearest(operator.kind, KINDS)
     least, most = KINDS[kind].inputs if kind is not None else (0, None)
+    most = None if several else most
     number = len(operator.streams)
     wanting += [None] * (least - number)
     if operator.kind in KINDS and (number < least or (most is not None and number > most)):

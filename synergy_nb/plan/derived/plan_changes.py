@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
+from synergy_nb.plan.checks.validation import Operator, PlanError, Problem, event_time_of
 from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.plan.derived.source_readers import readers_of
 from synergy_nb.plan.operators.catalogue import KINDS
@@ -45,6 +45,8 @@ class PlanChange(NamedTuple):
         tuple is in a window of one of them. 0: results have no windows.
     destinations
         Sink to the place of its destination: that goes on with the rows of the new plan, after the last one of the old.
+    lost
+        Source to what of it is lost, in words, as the application is composed anew: in a durable cluster.
     """
 
     kept: Mapping[str, str]
@@ -54,6 +56,7 @@ class PlanChange(NamedTuple):
     settles: float
     period: float
     destinations: Mapping[str, str] = MappingProxyType({})
+    lost: Mapping[str, str] = MappingProxyType({})
 
     @property
     def seconds(self) -> float:
@@ -69,8 +72,7 @@ class PlanChange(NamedTuple):
         >>> PlanChange({}, (), (), (), settles=2.0, period=3.0).point([5_500_000, 1_000_000])
         8999999
         """
-        at, period = max(joined) + round(self.settles * 1e6), round(self.period * 1e6)
-        return -(-(at + 1) // period) * period - 1 if period else at
+        return event_time_of(self.settles, self.period, joined)
 
     def __str__(self) -> str:
         takes = f"{format_duration(self.seconds)} of event time at most" if self.seconds else "as soon as it runs"
@@ -84,6 +86,7 @@ class PlanChange(NamedTuple):
         written = ", ".join(f"{place} (of {sink})" for sink, place in self.destinations.items())
         if written:
             said.append(f"  get the rows of the old plan, and from one event time on those of the new one: {written}")
+        said += [f"  loses {what}: {source}" for source, what in self.lost.items()]
         return "\n".join([f"the new plan takes over {'after ' if self.seconds else ''}{takes}", *said])
 
     def __repr__(self) -> str:
@@ -195,8 +198,10 @@ def _settles(plan: Plan, operator: str) -> float:
     return float(window["length"]) if whole else math.inf
 
 
-def check_replacement(application: str, old: Plan, new: Plan) -> None:
+def check_replacement(application: str, old: Plan, new: Plan, *, durable: bool = False) -> None:
     """Check that a plan can be run beside an application until it takes the place of its plan.
+
+    ``durable``: whether it goes on from a durable folder, so that no streams have to be shared.
 
     Raises ``PlanError`` if that would need two of what there is one of.
     """
@@ -206,7 +211,7 @@ def check_replacement(application: str, old: Plan, new: Plan) -> None:
             if each.params.get("connector") == "python":
                 expected = f"another source {of}, as the program gives these rows to one plan"
                 problems.append(Problem(name, "connector", repr(each.params["connector"]), expected))
-        if decider_of(plan, "composed") != "composed":
+        if not durable and decider_of(plan, "composed") != "composed":
             expected = f"none {of}: streams of operators with backups or replicas are not shared"
             problems.append(Problem("", "availability", "backups or replicas", expected))
     if problems:

@@ -89,5 +89,8 @@ def results_name(plan: Plan, sink: str, application: str) -> str:
 
     ``plan``: plan as it is executed; ``sink``: operator id of the sink; ``application``: id of the application.
     """
+    switch = plan.transition.switches.get(sink)
+    if switch is not None:  # another plan has given the rows before, or gives them
+        return switch.stream
     name = plan.stream_name(sink)
     return f"{name} of {application}" if unrepeatable(plan, sink) else name

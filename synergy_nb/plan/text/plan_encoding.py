@@ -10,11 +10,13 @@ import msgspec
 from synergy_nb.plan.checks.requirements import check_qos
 from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.checks.validation import (
+    NO_TRANSITION,
     Checked,
     Operator,
     PlanError,
     Problem,
     StreamWork,
+    Transition,
     check_graph,
     check_parameters,
     check_profile,
@@ -46,6 +48,12 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True):
     sizes: dict[str, SourceSize] = {}
 
 
+class _ChangedWire(_Wire, frozen=True, array_like=True):
+    """The same of a plan that takes, or has taken, the place of another one; others are as long as without."""
+
+    transition: Transition = NO_TRANSITION
+
+
 class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of an operator that stands for a running stream."""
 
@@ -57,7 +65,7 @@ class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(_Wire)
+_decoder: Final = msgspec.msgpack.Decoder(_ChangedWire)
 
 
 def encode(
@@ -66,6 +74,7 @@ def encode(
     checked: Checked,
     stated: Mapping[str, Collection[str]],
     sizes: Mapping[str, SourceSize],
+    transition: Transition = NO_TRANSITION,
 ) -> bytes:
     """Encode a plan as MessagePack for :func:`decode`; equal plans that state and know the same have equal bytes.
 
@@ -75,7 +84,8 @@ def encode(
     schemas = {each.id: checked.schemas[each.id] for each in operators}
     windows = {each.id: checked.windows[each.id] for each in operators}
     said = {each.id: fields for each in operators if (fields := _defaults(each, stated.get(each.id, ())))}
-    return _encoder.encode(_Wire(FORMAT, name, qos, operators, schemas, windows, said, dict(sizes)))
+    wire = FORMAT, name, qos, operators, schemas, windows, said, dict(sizes)
+    return _encoder.encode(_Wire(*wire) if transition == NO_TRANSITION else _ChangedWire(*wire, transition))
 
 
 def _defaults(operator: Operator, stated: Collection[str]) -> tuple[str, ...]:
@@ -88,8 +98,8 @@ def _defaults(operator: Operator, stated: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in stated if name in values and values[name][0] == values[name][1] is not None))
 
 
-def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], dict[str, SourceSize]]:
-    """Decode name, QoS requirement, operators, stated fields at their default, and sizes of sources of a plan.
+def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], dict[str, SourceSize], Transition]:
+    """Decode name, QoS requirement, operators, stated fields at their default, sizes of sources, and a transition.
 
     Raises ``PlanError`` if ``data`` is not a valid plan.
     """
@@ -101,7 +111,7 @@ def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], 
     if wire.format != FORMAT:
         problems.append(Problem("", "format", wire.format, f"{FORMAT}, the version that this program reads"))
     check_qos(msgspec.structs.asdict(wire.qos), problems)
-    graph = check_graph(wire.operators, problems)
+    graph = check_graph(wire.operators, problems, wire.transition)
     operators = {} if graph is None else graph[0]
     if graph is not None and list(operators) != graph[2]:
         problems.append(Problem("", "operators", list(operators), "inputs before their readers"))
@@ -136,9 +146,16 @@ def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], 
     for name, size in wire.sizes.items():
         if name not in operators or not size.is_valid():
             problems.append(Problem(name, "sizes", str(size), "sizes of its sources: finite numbers of at least 0"))
+    for name, switch in wire.transition.switches.items():
+        reader = operators.get(name)
+        if reader is None or reader.kind != "sink" or len(reader.inputs) != len({*switch.inputs}):
+            problems.append(Problem(name, "switch", list(switch.inputs), "a sink with a number for each of its inputs"))
+    if strange := sorted({*wire.transition.joined} - set(operators)):
+        problems.append(Problem("", "joined", strange, "operators of the plan"))
     if problems:
         raise PlanError(problems)
-    return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows), wire.stated, wire.sizes
+    checked = Checked(operators, wire.schemas, wire.windows)
+    return wire.name, wire.qos, checked, wire.stated, wire.sizes, wire.transition
 
 
 def _says_all(work: Operator | StreamWork) -> bool:

@@ -46,6 +46,9 @@ class ClusterAccess(Journals, Protocol):
     async def run_beside(self, plan: Plan, application: LedApplication, patience: float, *, trial: bool = False) -> Any:
         """Run a plan that is made of the streams of an application, or find out only whether the peers would."""
 
+    async def send_contents(self, plan: Plan) -> None:
+        """Have the peers know the functions and tables of a plan."""
+
     def exchange(self, application: Any, former: Any) -> None:
         """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""
 

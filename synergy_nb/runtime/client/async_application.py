@@ -25,6 +25,7 @@ from synergy_nb.events import Why
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.lost_rows import lost_rows
 from synergy_nb.plan.derived.plan_changes import PlanChange, change_of, check_replacement
 from synergy_nb.plan.derived.source_readers import with_readers_apart
 from synergy_nb.plan.derived.stream_sharing import endless_sources
@@ -67,6 +68,9 @@ from synergy_nb.runtime.process.requests import (
     HoldSources,
     Outcome,
     PeerUnreachable,
+    PreparedSinks,
+    ReplacePlan,
+    Replacing,
     RowsDropped,
     SinksHeld,
     SinksMeasured,
@@ -82,6 +86,8 @@ __all__ = ["AsyncApplication"]
 
 #: End of the name of a file to the method that writes such a file.
 METHODS: Final = {".parquet": "to_parquet", ".csv": "to_csv", ".jsonl": "to_jsonl", ".ndjson": "to_jsonl"}
+LOOKS_S: Final = 0.1  # seconds between two looks whether another plan has caught up
+DECIDED: Final = 130.0  # seconds for which a peer is waited for that composes an application anew
 COLLECTED = 64 << 20  # most bytes that stop() collects: as much as a sink retains
 
 
@@ -781,10 +787,17 @@ class AsyncApplication(LedApplication):
         """
         plan = with_readers_apart(plan)
         change = change_of(self.plan, plan)
-        check_replacement(self.id, self.plan, plan)
+        state = await self.state()
+        check_replacement(self.id, self.plan, plan, durable=state.durable)
         patience = duration("timeout", timeout)
-        if (status := (await self.state()).status) not in LASTING:
+        if (status := state.status) not in LASTING:
             raise ClusterError(f"application: {self.id!r} is {status}; expected one that runs")
+        if state.durable:
+            change = change._replace(lost=lost_rows(plan))
+            if not preview:
+                async with self._exchange:
+                    await self._go_on_with(plan, patience)
+            return change
         if preview:
             await self.cluster.run_beside(plan, self, patience, trial=True)
             return change
@@ -815,6 +828,78 @@ class AsyncApplication(LedApplication):
                     raise ClusterError(f"{self.id} goes on as before: {why}") from None
                 raise
         return change
+
+    async def _go_on_with(self, plan: Plan, patience: float) -> None:
+        """Have this application, which goes on from a durable folder, execute another plan.
+
+        The peers compose it anew with both plans; and once more with the new one alone, when that has caught up.
+        """
+        await self.cluster.send_contents(plan)
+        both = await self._step("begin", plan, patience)
+        before = await self._own_promises(both)
+        try:
+            async with asyncio.timeout(patience):
+                await self._prepare(both)
+            self.plan = await self._step("finish", timeout=DECIDED)
+        except BaseException as error:
+            with contextlib.suppress(ClusterError):
+                await self._step("give up")
+            if isinstance(error, TimeoutError):
+                streams = {name: both.stream_name(name) for name in both.operators}
+                known, now = [
+                    [(streams[name], until) for name, until in found.items()]
+                    for found in (before, await self._own_promises(both))
+                ]
+                quiet = quiet_sources(both, known, now)
+                why = f"the new plan has not caught up within {seconds(patience)}{quiet}"
+                raise ClusterError(f"{self.id} goes on as before: {why}") from None
+            raise
+        await self.state()
+
+    async def _step(self, step: str, plan: Plan | None = None, timeout: float = 5.0) -> Plan:
+        """Take a step of the change of its plan; return what it executes then."""
+        asked = ReplacePlan(self.id, step, b"" if plan is None else plan.to_bytes())
+        found = unpack(await self.ask("replace plan", pack(asked), timeout), Replacing)
+        if found.reason:
+            raise ClusterError(f"{self.id} goes on as before: {self.cluster.readable(found.reason)}")
+        return Plan.from_bytes(found.plan)
+
+    async def _prepare(self, both: Plan) -> None:
+        """Return when the sinks are ready for the new plan: when all of its rows are complete, and both are later."""
+        changed = [sink for sink, each in both.transition.switches.items() if len(each.inputs) > 1]
+        new = [both.upstream(sink)[1] for sink in changed]
+        streams = {name for name, each in both.operators.items() if each.kind != "sink"}
+        joined = complete = None
+        while True:
+            await self._step("ask")
+            promised = await self._own_promises(both)
+            if streams <= promised.keys():
+                if max(promised.values()) == END:
+                    raise ClusterError(f"{self.id} goes on as before: its streams have ended")
+                if joined is None:
+                    joined = max(promised.values()) if min(promised.values()) > START else None
+                elif complete is None and all(promised[name] > joined for name in new):
+                    complete = max(promised.values())
+            request = pack(PreparedSinks(self.id, complete))
+            waits = False
+            for peer in sorted({self.sink_peer(sink) for sink in changed}):
+                answer = unpack(await self.cluster.request_while_alive(peer, "prepared sinks", request), Outcome)
+                waits = waits or bool(answer.reason)
+            if complete is not None and not waits:
+                return
+            await asyncio.sleep(LOOKS_S)
+
+    async def _own_promises(self, plan: Plan) -> dict[str, int]:
+        """Return the operators of this application that run, each with the event time that it has promised."""
+        peers, found = (await self.state()).roles.peers, dict[str, int]()
+        addresses = {self.cluster.name(address): address for address in peers.values()}
+        for name, state in (await self.cluster.states()).items():
+            for each in () if state is None else state.components:
+                operator = str(each["operator"])
+                here = each["application"] == self.id and peers.get(operator) == addresses.get(name)
+                if here and operator in plan.operators and plan.operators[operator].kind != "sink":
+                    found[operator] = int(each["promised"])
+        return found
 
     async def _cut(self, new: AsyncApplication, change: PlanChange) -> int:
         """Choose the event time after which rows are of the new application, and withhold them until then; return it.

@@ -503,6 +503,7 @@ class AsyncCluster(PeerRequests):
     async def _restart(self, folder: DurableFolder, kept: KeptApplication) -> None:
         plan = Plan.from_bytes(kept.plan)
         await asyncio.to_thread(provide_contents, folder, kept)
+        await asyncio.to_thread(folder.forget_others, kept.id, frozenset(plan.operators))
         # what was never accepted, and has emitted nothing, is submitted as at first: a refusal has it forgotten
         began = kept.decided or bool(await asyncio.to_thread(folder.files(kept.id).names))
         epoch = kept.epoch + EPOCHS_OF_START if began else 0
@@ -550,6 +551,10 @@ class AsyncCluster(PeerRequests):
             if application.id in held:
                 held[running.id] = running
         return running
+
+    async def send_contents(self, plan: Plan) -> None:
+        """Have the peers know the functions and tables of a plan."""
+        await self._contents.send(plan, self.peers.values())
 
     def exchange(self, application: AsyncApplication, former: AsyncApplication) -> None:
         """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""

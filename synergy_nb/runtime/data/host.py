@@ -11,14 +11,14 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from synergy_nb import events
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
-from synergy_nb.dataflow.logic import Logic
+from synergy_nb.dataflow.logic import Logic, Switching
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, MemoryShare
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.sinks.protocol import SinkFailed
@@ -304,12 +304,14 @@ class Host:
         """
         to = plan.operators[sink.operator].params["to"]
         stream = results_name(plan, sink.operator, sink.application)
+        switch = plan.transition.switches.get(sink.operator)
         before = self._sinks.found.get((beside, sink.operator))
         former = None if before is None else before.outside
         try:
             if beside and former is None:
                 raise SinkFailed(why_not_followed(place_of(to), beside))
-            streams = () if former is None else former.streams
+            had = () if switch is None else switch.former
+            streams = had if former is None else former.streams
             writer = writer_of(to, plan.schema(sink.operator), stream, secrets=self.context.secrets, former=streams)
         except ValueError as error:  # nothing may end as if it were written
             self._abort_soon(component, error)
@@ -595,6 +597,23 @@ class Host:
         if not followers:
             raise LookupError(f"application {new!r}: no sink with a destination; expected one beside {application!r}")
         return max(each.take_place(at) for each in followers)
+
+    def unprepared(self, application: str, complete: int | None) -> str:
+        """Return why another plan may not go on from the sinks of an application here yet; nothing if it may.
+
+        ``complete``: event time from which the rows of that plan are complete, microseconds; None: not known yet.
+        """
+        plan = self._deployed_plan(application)
+        for sink in self._sinks.of(application) if plan is not None else ():
+            switch = None if plan is None else plan.transition.switches.get(sink.operator)
+            component = self.hosting.components.get((application, sink.operator))
+            if switch is None or len(switch.inputs) == 1 or component is None:
+                continue
+            if complete is not None:
+                cast("Switching", component.logic).complete_from(complete)
+            if not component.settled:
+                return f"{sink.operator}: the new plan has not caught up"
+        return ""
 
     async def flush(self, application: str) -> None:
         """Return when what has arrived at the sinks of an application is in their destinations, or cannot be."""

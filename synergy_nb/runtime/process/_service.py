@@ -48,7 +48,12 @@ from synergy_nb.runtime.process._peer_metrics import PeerMetrics
 from synergy_nb.runtime.process._peer_recorder import PeerRecorder
 from synergy_nb.runtime.process._peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
 from synergy_nb.runtime.process._profiles import Profiles
-from synergy_nb.runtime.process.durable_applications import is_over, keep_application
+from synergy_nb.runtime.process.durable_applications import (
+    is_over,
+    keep_application,
+    keep_change,
+    prepare_change,
+)
 from synergy_nb.runtime.process.error_publisher import ErrorPublisher
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.requests import (
@@ -63,6 +68,10 @@ from synergy_nb.runtime.process.requests import (
     ListApplications,
     Listed,
     Newcomer,
+    Outcome,
+    PreparedSinks,
+    ReplacePlan,
+    Replacing,
     RowsDropped,
     SinksHeld,
     SinksMeasured,
@@ -110,6 +119,7 @@ class Service:
         self.runtime = runtime
         self.synergy = synergy
         self._measurements: defaultdict[str, _Measured] = defaultdict(_Measured)  # by request of this peer
+        self._replacing: dict[str, Plan] = {}  # application to the plan that is to take the place of its own
         self._sizing: set[str] = set()  # ids of the plans that are sized by their traces before they are submitted
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -203,6 +213,8 @@ class Service:
             "fetch": self._deliveries.fetch,
             "sinks": self._sinks,
             "change sinks": self._change_sinks,
+            "replace plan": self._replace_plan,
+            "prepared sinks": self._prepared_sinks,
             "leads": self._leads,
             "push": self._deliveries.push,
             "await copies": self._deliveries.await_copies,
@@ -482,6 +494,7 @@ class Service:
             dict(of.late),
             dict(request.skipped),
             needs_spark=request.on_spark,
+            durable=self._durable is not None and not request.rights.owner,
         )
 
     async def _application(self, payload: bytes) -> bytes:
@@ -538,6 +551,52 @@ class Service:
         """Prepare the destinations of an application for another one, which is to take its place."""
         asked = unpack(payload, ChangeSinks)
         return pack(SinksHeld(self.host.change_sinks(asked.application, asked.new, asked.at)))
+
+    async def _prepared_sinks(self, payload: bytes) -> bytes:
+        asked = unpack(payload, PreparedSinks)
+        return pack(Outcome(self.host.unprepared(asked.application, asked.complete)))
+
+    async def _replace_plan(self, payload: bytes) -> bytes:
+        """Take a step of the change of the plan of a durable application."""
+        asked, folder = unpack(payload, ReplacePlan), self._durable
+        request = self._submission(asked.application)
+        if folder is None:
+            raise ValueError("durable: this cluster has no folder; expected one from which applications go on")
+        match asked.step:
+            case "begin":
+                reason = await self._begin_change(folder, request, Plan.from_bytes(asked.plan))
+            case "finish":
+                reason = await self._finish_change(folder, request)
+            case _:
+                reason = await self._commands.change_plan(request.name, asked.step)
+        return pack(Replacing(reason, b"" if reason else request.executed.to_bytes()))
+
+    async def _begin_change(self, folder: DurableFolder, request: Request, new: Plan) -> str:
+        """Have an application execute another plan, too; return why that is not possible, or nothing."""
+        sized = await asyncio.to_thread(sized_by_traces, new)
+        found = await asyncio.to_thread(prepare_change, folder, request.name, request.plan, sized)
+        check_memory(found.both, on_peers(found.both, spark=False), self.host.hosting.memory.limit)
+        if reason := await self._commands.change_plan(request.name, "begin", found.both.to_bytes()):
+            return reason
+        self._replacing[request.name] = found.new
+        await self._wait_for_decision(request.name)
+        return await self._commands.change_plan(request.name, "ask")
+
+    async def _finish_change(self, folder: DurableFolder, request: Request) -> str:
+        """Have an application go on with the other plan alone; return why that is not possible, or nothing."""
+        plan = self._replacing.pop(request.name, None)
+        if plan is None:
+            return f"application: {request.name!r}; expected one whose plan changes"
+        if reason := await self._commands.change_plan(request.name, "interrupt"):
+            return reason
+        kept, problem = plan.to_bytes(), ""
+        try:
+            await asyncio.to_thread(keep_change, folder, request.name, plan)
+        except OSError as error:
+            kept, problem = b"", f"the folder does not take its new plan: {error.strerror or error}"
+        reason = await self._commands.change_plan(request.name, "settle", kept)
+        await self._wait_for_decision(request.name)
+        return problem or reason
 
     async def _release(self, payload: bytes) -> bytes:
         """Have a finished application hold nothing: a client has all its results, which are retained for others."""

@@ -11,12 +11,13 @@ from synergy_nb.events.application_states import Status
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
 from synergy_nb.plan.tables.lookup_tables import keep_encoded
 from synergy_nb.plan.terms.known_functions import receive
 from synergy_nb.runtime.process.contents import is_table, name_of, piece
 from synergy_nb.runtime.process.requests import Submit
 
-__all__ = ["is_over", "keep_application", "provide_contents"]
+__all__ = ["is_over", "keep_application", "keep_change", "prepare_change", "provide_contents"]
 
 
 def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: float) -> None:
@@ -27,6 +28,28 @@ def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: fl
         return
     kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch, decided=False)
     folder.keep(kept, {component: _whole(component) for component in needed_contents(plan)})
+
+
+def prepare_change(folder: DurableFolder, application: str, old: Plan, new: Plan) -> Transitions:
+    """Return the plans by which another plan takes the place of that of an application.
+
+    Raises ``ValueError`` if it cannot, or if the folder does not have the application.
+    """
+    known = folder.application(application)
+    if known is None:
+        raise ValueError(f"application: {application!r}; expected one that the durable folder has")
+    number = known.changes + 1
+    folder.keep(msgspec.structs.replace(known, changes=number), {})
+    return transitions(application, old, new, number, folder.operators(application))
+
+
+def keep_change(folder: DurableFolder, application: str, plan: Plan) -> None:
+    """Keep another plan of an application, in one step; raises ``OSError`` if the disk does not take it."""
+    known = folder.application(application)
+    if known is None:
+        raise OSError(f"{application} has left the durable folder")
+    missing = {component: _whole(component) for component in needed_contents(plan) if component not in known.contents}
+    folder.keep(msgspec.structs.replace(known, plan=plan.to_bytes()), missing)
 
 
 def is_over(report: Report, request: Request | None) -> bool:

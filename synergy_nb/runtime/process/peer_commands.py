@@ -13,6 +13,7 @@ from typing import Any
 
 from synergy_nb.control.driver_messages import (
     Answer,
+    ChangePlan,
     HoldApplication,
     HostsLookedUp,
     LeaseRenewed,
@@ -97,6 +98,12 @@ class Commands:
         request, number = unpack(payload, HoldSources), next(self._numbers)
         answer: Answer = await self._command(number, HoldApplication(request.application, request.on, number))
         return pack(Outcome(answer.refusal))
+
+    async def change_plan(self, application: str, step: str, plan: bytes = b"") -> str:
+        """Take a step of the change of a plan; return why it is not possible, or nothing."""
+        number = next(self._numbers)
+        answer: Answer = await self._command(number, ChangePlan(application, step, plan, number))
+        return answer.refusal
 
     async def renew(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.RenewLeases`."""

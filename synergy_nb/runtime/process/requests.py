@@ -51,8 +51,11 @@ __all__ = [
     "Newcomer",
     "NotAdmitted",
     "PeerUnreachable",
+    "PreparedSinks",
     "Push",
     "Pushed",
+    "ReplacePlan",
+    "Replacing",
     "RowsDropped",
     "SendContent",
     "SinksMeasured",
@@ -175,6 +178,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     skipped: dict[str, SkippedLines] = {}  # source to the malformed lines of its trace that it skips
     # whether it has parts on Spark, which take longer to start; a server may have to be started first
     needs_spark: bool = False
+    durable: bool = False  # whether it goes on from a durable folder
 
 
 class GrantRight(msgspec.Struct, frozen=True):
@@ -370,6 +374,35 @@ class HoldSources(msgspec.Struct, frozen=True):
 
     application: str
     on: bool
+
+
+class ReplacePlan(msgspec.Struct, frozen=True):
+    """Take a step of a change of the plan of a durable application of this peer; answered by :class:`Replacing`.
+
+    ``step``: ``begin``, with the new ``plan`` (``Plan.to_bytes()``); ``ask``: it is still wanted; ``finish``, once its
+    sinks are ready for the new plan; ``give up``.
+    """
+
+    application: str
+    step: str
+    plan: bytes = b""
+
+
+class Replacing(msgspec.Struct, frozen=True):
+    """What an application executes after a step of the change of its plan (``plan``), or why that is not possible."""
+
+    reason: str
+    plan: bytes = b""
+
+
+class PreparedSinks(msgspec.Struct, frozen=True):
+    """Ask whether another plan may go on from the sinks of an application here; answered by an :class:`Outcome`.
+
+    ``complete``: event time from which the rows of that plan are complete, in µs; None: not known yet.
+    """
+
+    application: str
+    complete: int | None = None
 
 
 class RowsDropped(msgspec.Struct, frozen=True):

@@ -30,8 +30,8 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
-from synergy_nb.dataflow.logic import Logic, SavedState
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, InputFeed, Role
+from synergy_nb.dataflow.logic import Logic, SavedState, Switching
 from synergy_nb.dataflow.memory_shares import Memory, MemoryShare
 from synergy_nb.dataflow.streams.component._alignment import Alignment
 from synergy_nb.dataflow.streams.component._copy_holders import CopyHolders
@@ -49,6 +49,7 @@ from synergy_nb.dataflow.streams.log.values import (
     ORIGIN,
     Chunk,
     Output,
+    Point,
     Reader,
     SnapshotCut,
     SourcePlace,
@@ -112,10 +113,12 @@ class Component(ComponentMetrics):
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
         self.output = Output(application, operator, self.epoch, self.rebuilt)  # its output in this epoch
         self._readers: dict[int, Reader] = {}  # by number of the input, in the epoch in which it was asked for
-        self.ports = {
-            number: Port(ORIGIN if feed.application == application else None, closed=not feed.operator)
-            for number, feed in self.feeds.items()
-        }
+        self._joins = assignment.joins  # whether what it has not read yet begins where it is retained
+        self.ports = {number: self._port_of(feed) for number, feed in self.feeds.items()}
+        # whether its output follows from its first input: of a sink in a durable cluster, whose other inputs say when
+        # another plan may go on (synergy_nb.dataflow.operators.sinks)
+        self._gives_first = assignment.sink and FOLDER in assignment.copies
+        self._ready_after: int | None = None  # number of its last snapshot when another plan could go on; None: not yet
         self.reading = ReadingOrder()
         self.running = False
         self.paused = False  # whether it executes nothing at the moment
@@ -136,7 +139,7 @@ class Component(ComponentMetrics):
     @property
     def ordered(self) -> bool:
         """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
-        several = len(self.ports) > 1 and not self.alignment.holds
+        several = len(self.ports) > 1 and not self.alignment.holds and not self._gives_first
         return (several or (self.terms.drops and bool(self.ports))) and not self.external
 
     @property
@@ -156,6 +159,11 @@ class Component(ComponentMetrics):
             reader = self._readers[port] = Reader(self.application, self.operator, port, self.peer, self.epoch)
         return reader
 
+    def _port_of(self, feed: InputFeed) -> Port:
+        """An input that begins with its stream; or where its producer says, if that stream may have begun before."""
+        begins = feed.application == self.application and not self._joins
+        return Port(ORIGIN if begins else None, closed=not feed.operator)
+
     # -- its life ------------------------------------------------------------------------------------------------
 
     def set_logic(self, logic: Logic | None) -> None:
@@ -165,6 +173,11 @@ class Component(ComponentMetrics):
     def adopt_log(self, log: StreamLog) -> None:
         """Go on with the output that a copy of it has."""
         self.log = log
+
+    def repeat(self, end: Point) -> None:
+        """Know up to where others have its output, which it repeats."""
+        if self._gives_first:
+            cast("Switching", self.logic).repeat(*end)
 
     def restore(self, cut: SnapshotCut) -> None:
         """Start from a cut in its log; it executes nothing until its state is restored."""
@@ -210,6 +223,11 @@ class Component(ComponentMetrics):
         """Execute nothing for a while; or go on."""
         self.paused = paused
 
+    @property
+    def settled(self) -> bool:
+        """Whether the durable folder has the state of a sink from which another plan can go on."""
+        return self._ready_after is not None and self.copies.get(FOLDER, -1) > self._ready_after
+
     def suspend(self) -> None:
         """Execute nothing while something else works on it: an execution, or a snapshot that is being made."""
         self.running = True
@@ -240,7 +258,7 @@ class Component(ComponentMetrics):
         for number in cut.inputs.keys() - self.ports.keys():
             self.feeds[number], self.ports[number] = InputFeed(self.application, ""), Port(closed=True)
         for number, port in self.ports.items():
-            port.start(cut.inputs.get(number))
+            port.start(cut.inputs.get(number), late=not self._joins)
         self.reading.begin(cut)
         self.losses.begin(cut)
 
@@ -408,6 +426,9 @@ class Component(ComponentMetrics):
         if self.prediction is not None and self._since is not None:
             self.prediction.finished(self._since, work, outcome)
         self.dirty = True
+        if self._gives_first and not self.paused and cast("Switching", self.logic).ready:
+            self.paused = True  # it goes on from here with one of two plans, and gives nothing before
+            self._ready_after = self.cuts.number
         self.produce(outcome.chunks, outcome.finished)
         if isinstance(self.logic, MergedLogic):
             self.alignment.settle()

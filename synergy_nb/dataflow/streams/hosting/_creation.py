@@ -63,6 +63,8 @@ class Creation:
             if assignment.state_from and state is None and role is Role.ACTIVE:
                 raise ValueError(f"{assignment.state_from}, from whose state it starts, has no copy on this peer")
             component.set_logic(self._create(self._known.found[key[0]], component))
+            if copy is not None:
+                component.repeat(copy.log.end)
             # Before the cut: that ends the log where the snapshot was made, and drops output that will be made again
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
                 component.adopt_log(copy.take_log(self._limits))

@@ -302,9 +302,9 @@ class InOrder:
         """Note that nothing before a point will be requested again; None: nothing that was executed."""
         self.durable = self.consumed if point is None else max(self.durable, point)
 
-    def start(self, point: Point | None) -> None:
-        """Start at a point; None: at the beginning of a stream that joins others."""
-        self.joined, self.late = point is not None, point is None
+    def start(self, point: Point | None, *, late: bool = True) -> None:
+        """Start at a point; None: where the producer says, if it is one that joins others (``late``) from there on."""
+        self.joined, self.late = point is not None, point is None and late
         self.received = self.consumed = ORIGIN if point is None else point
 
     def clear(self) -> None:

@@ -1,0 +1,180 @@
+"""Another plan takes the place of a durable one while everything is killed: rows are of one plan, then of the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, Role
+from synergy_nb.dataflow.operators.sinks import Sink
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.tuples import START
+from synergy_nb.plan import Plan
+from synergy_nb.plan.builder import Stream
+from synergy_nb.plan.derived.plan_transitions import transitions
+from tests.campaigns import blocks
+from tests.durable.durable_world import DurableWorld
+from tests.moving_schedules import undisturbed
+from tests.stream_schedules import drawn_faults, finish, in_blocks, inputs_of, piece, sorted_rows, stage, stream
+
+ROWS = 90
+
+
+def rows_of(rng: random.Random, one: Stream, other: Stream) -> Stream:
+    """What a plan without windows does with the streams that both plans have."""
+    match rng.choice(("filter", "join", "union")):
+        case "filter":
+            return stage(rng, one, 8).filter(f"v <> {rng.randrange(10)}", id="last")
+        case "join":
+            return one.join(other, on="v", within="20 ms", id="j").project("v", "w", id="jp")
+        case _:
+            return one.union(other.filter("w < 0.4", id="half"), id="u").filter("v >= 0", id="last")
+
+
+def windows_of(rng: random.Random, one: Stream, other: Stream) -> Stream:
+    """What a plan with windows does with them."""
+    one = rng.choice((one, one.filter("w < 0.7", id="less"), one.union(other, id="u")))
+    length = rng.choice(("50 ms", "100 ms", "150 ms"))
+    return one.aggregate(by=["v"], window=length, total=rng.choice(("count(*)", "sum(v)")), id="c")
+
+
+def pair(rng: random.Random) -> tuple[Plan, Plan]:
+    """A plan, and another one of the same sources."""
+    one, other = stream("n"), stream("m")
+    if rng.random() < 0.5:
+        one = stage(rng, one, 1)
+    if rng.random() < 0.3:
+        one = one.union(stream("l"), id="all")
+    one = one.union(other.filter("w < 0.5", id="some"), id="both")
+    made = rng.choice((rows_of, windows_of))
+    old, new = (made(rng, one, other).sink("out", id="out") for _ in range(2))
+    return old, new
+
+
+class Replacing(DurableWorld):
+    """An application with a folder that is composed anew of other plans."""
+
+    def compose(self, plan: Plan, peers: Mapping[str, str], epoch: int) -> None:
+        """Have the application go on with a plan."""
+        known = self.deployments["app"]
+        self.plans["app"] = plan
+        assignments: dict[str, Assignment] = {}
+        for name, node in plan.operators.items():
+            switch = plan.transition.switches.get(name)
+            assignments[name] = Assignment(
+                peers[name], epoch, inputs=tuple(InputFeed("app", up) for up in node.inputs),
+                sink=node.kind == "sink", numbers=() if switch is None else switch.inputs,
+                joins=name in plan.transition.joined,
+            )  # fmt: skip
+        kept = self.kept.get(("app", "out"))
+        if kept is not None:  # inputs that the sink has no more are forgotten
+            inputs = {number: point for number, point in kept.inputs.items() if number in assignments["out"].feeds}
+            self.kept["app", "out"] = msgspec.structs.replace(kept, inputs=inputs)
+        self._publish(Deployment("app", known.version + 1, self._with_techniques("app", assignments)))
+
+    def tell(self, both: Plan, known: int | None) -> int | None:
+        """Tell the sink from when the new plan is complete, as clients do.
+
+        ``known``: what all streams had promised when it had joined them, once that is known; returned, too.
+        """
+        here = {
+            name: component
+            for node in self.nodes.values()
+            if not node.crashed
+            for (_, name), component in node.hosting.components.items()
+            if name in both.operators and component.role is Role.ACTIVE
+        }
+        streams = {name: component.log.end.until for name, component in here.items() if name != "out"}
+        if len(here) < len(both.operators):
+            return None
+        if known is None:
+            return max(streams.values()) if min(streams.values()) > START else None
+        if streams[both.operators["out"].inputs[1]] > known:
+            logic = here["out"].logic
+            assert isinstance(logic, Sink)
+            logic.complete_from(max(streams.values()))
+        return known
+
+    @property
+    def switching(self) -> dict[str, object]:
+        """What the folder has of the state of the sink, as far as it has acknowledged that."""
+        kept = self.kept.get(("app", "out"))
+        if kept is None:
+            return {}
+        found: dict[str, object] = msgspec.msgpack.decode(kept.head, type=dict[str, object])
+        return found if "change" in found else {}
+
+
+def run(seed: int) -> str:
+    """A change that is begun, given up and completed while everything is killed; returns what became of it."""
+    rng = random.Random(seed)
+    old, new = pair(rng)
+    inputs = inputs_of(rng, old, rows=ROWS)
+    world = Replacing(
+        seed, "abcde", drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)),
+        segment=rng.choice((300, 4_000, 1 << 20)), small=rng.choice((0, 300, 1 << 16)),
+        slow=rng.choice((0.0, 0.05, 0.5)),
+    )  # fmt: skip
+    world.pace = rng.choice((0.05, 0.1))
+    world.clients["app", "out"] = rng.choice((0.02, 0.5))
+    world.deploy("app", old, {name: rng.choice("abc") for name in old.operators}, inputs)
+    world.run(rng.uniform(0.0, 2.0))
+    epoch, wanted = 0, undisturbed(old, inputs)
+    had = set(old.operators)
+    outcome = "old"
+    for number in range(1, rng.randint(2, 5)):
+        both, after = transitions("app", old, new, number, had - set(old.operators))
+        if both.transition.switches.get("out") in (None, old.transition.switches.get("out")):
+            break  # the two plans are one
+        had |= set(both.operators)
+        names = [f"{number}{name}" for name in "abc"[: rng.randint(1, 3)]]
+        world.kill_all(names)
+        epoch += 1 + rng.randrange(3)
+        world.compose(both, {name: rng.choice(names) for name in both.operators}, epoch)
+        patience = world.now + rng.choice((0.3, 3.0, 30.0, 30.0))
+        known = None
+        while world.now < patience and not world.results["app", "out"].ended:
+            world.run(0.05)
+            known = world.tell(both, known)
+            if world.switching.get("change") == number and world.switching["ready"]:
+                break
+        state = world.switching
+        done = state.get("change") == number and bool(state["ready"]) and rng.random() < 0.8
+        names = [f"{number}{name}!" for name in "abc"[: rng.randint(1, 3)]]
+        for _ in range(rng.randint(1, 3)):
+            names = [f"{name}." for name in names]
+            world.kill_all(names)
+            assert not world.forgotten(), world.forgotten()
+            epoch += 1
+            plan = after if done else old
+            world.compose(plan, {name: rng.choice(names) for name in plan.operators}, epoch)
+            world.run(rng.choice((0.0, 0.3, 2.0)) * rng.random())
+        if done:
+            at = int(str(state["at"]))
+            rows = undisturbed(new, inputs)
+            before = wanted["time"].to_physical() <= at
+            wanted = wanted.filter(before).vstack(rows.filter(rows["time"].to_physical() > at))
+            outcome, old, new = "new", after, old
+            if rng.random() < 0.6:
+                break
+    finish(world)
+    assert not world.failures(), world.failures()
+    assert world.results["app", "out"].ended, "it stands still"
+    found = world.results["app", "out"].rows
+    assert sorted_rows(found.select(wanted.columns)) == sorted_rows(wanted)
+    return outcome
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_are_of_the_old_plan_up_to_a_time_and_of_the_new_one_after_it(seed: int) -> None:
+    run(seed)
+
+
+@pytest.mark.slow(20)
+@pytest.mark.parametrize("block", blocks(20, 20))
+def test_rows_are_those_of_both_plans_in_many_schedules(block: int) -> None:
+    in_blocks(lambda seed: str(run(seed)) and None, block)
