@@ -86,7 +86,7 @@ class Context(msgspec.Struct, frozen=True):
     functions
         Function that makes what executes a function of one's own; None: it is executed in this process.
     switch
-        How a sink goes on from the rows of one plan to those of another one; None: it does not.
+        Change of a sink from the rows of one plan to those of another one; None: there is none.
     """
 
     id: str

@@ -144,7 +144,7 @@ class RequestChanges:
     def _changing(self, name: str) -> Request:
         request = self._requests.get(name)
         if request is None or request.changing is None or name in self._interrupted:
-            raise ValueError(self._ended.get(name, f"application: {name!r}; expected one whose plan changes"))
+            raise ValueError(self._ended.get(name) or f"application: {name!r}; expected one whose plan changes")
         return request
 
     def _end(self, request: Request, reason: str, plan: Plan | None = None) -> None:
