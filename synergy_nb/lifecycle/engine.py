@@ -395,7 +395,9 @@ class Requests(Mapping[str, Request]):
         self.changes.succeeded(request)
 
     def _superseded(self, request: Request) -> None:
-        """Forget a request that another peer leads now; its peers still hold what its decider had them commit."""
+        """Forget a request that another peer leads now; if it ran, its peers still hold what they have committed."""
+        if request.state in UNDECIDED:
+            self._decider(request).release(request)
         self._claims.end(request)
         if self._requests.get(request.name) is request:
             del self._requests[request.name]

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -49,6 +48,7 @@ from synergy_nb.lifecycle.changes.succeeded_graphs import TERM
 from synergy_nb.lifecycle.changes.succession import Leading, Succession, successor_of
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
 from synergy_nb.lifecycle.changes.verdicts import Verdicts
+from synergy_nb.lifecycle.records.attempts import first_epoch, next_attempt
 from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
 from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, GraphAsked, Refused, Share
@@ -71,9 +71,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.lost_rows import lost_rows, restarts
 from synergy_nb.plan.derived.stream_sharing import provider
 
-__all__ = ["EPOCHS_OF_ATTEMPT", "Session"]
-
-EPOCHS_OF_ATTEMPT: Final = 1 << 10  # epochs of a durable component, by moves and take-overs, in one attempt
+__all__ = ["Session"]
 
 
 class Session(Protocol):
@@ -161,10 +159,13 @@ class Session(Protocol):
         self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         self.holds = Holds(self.changes, self.sharers.sharers)  # applications that users have paused
         # components that this peer commits during set-up
-        self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements, deployed)
+        self.commitments = Commitments(
+            self.participation, self.impacts, self.sharers.admit, self.agreements, deployed, self.changes.tell
+        )
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.grants, self.leases, self.rebuilds, self.sharers,
-            self.sinks, self.takeovers, self._end_leading, self._fail, self._end_application, self.stop,
+            self.sinks, self.takeovers, self._end_leading, self._end_session, self._fail, self._end_application,
+            self.stop,
         )  # fmt: skip
         self.succession = Succession(self.changes, leading, placed)  # leadership after the death of an origin
         self.verdicts = Verdicts(
@@ -196,9 +197,14 @@ class Session(Protocol):
     def establish(self, request: Request, decision: Decision) -> None:
         """Set up the session of a request as it was decided, with this peer as its origin."""
         application, plan = request.name, request.alternative.plan
-        attempt, roles = self.participation.ended.get(application, NEVER_ENDED).attempt + 1, decision.roles
+        member = self.members.get(application)
+        if member is not None and request.outdated_by(member.graph):
+            self.succession.outdated(request, member.graph)  # the other one of its two leaders was first
+            return
+        last, roles = self.participation.ended.get(application, NEVER_ENDED).attempt, decision.roles
+        attempt = next_attempt(last, succeeded=request.succeeded)
         if self.config.durable:  # no two attempts have an epoch in common: a folder tells them apart
-            first = max(request.epoch + (attempt - 1) * EPOCHS_OF_ATTEMPT, request.next_epoch)
+            first = first_epoch(attempt, request.next_epoch, request.epoch)
             roles = msgspec.structs.replace(roles, epochs=dict.fromkeys(roles.peers, first))
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = Graph(

@@ -286,16 +286,16 @@ class PeerWorld(DataPaths):
             return True
         later = self._epoch_led(address, application)
         runs = report.status in (Status.RUNNING, Status.ON_HOLD)
-        return runs and later >= max(self._epoch_led(known, application), 0)
+        return runs and later >= max(self._epoch_led(known, application), (1, 0))
 
-    def _epoch_led(self, peer: str, application: str) -> int:
-        """Epoch of the graph with which a peer leads an application, or has led it to its end; negative without one."""
+    def _epoch_led(self, peer: str, application: str) -> tuple[int, int]:
+        """Attempt and epoch of the graph by which a peer leads an application, or has led it to its end; or 0, 0."""
         synergy = self.synergy[peer]
         request = synergy.requests.get(application)  # a successor may have ended it in the turn in which it succeeded
         if request is not None and request.began is not None:
-            return request.graph.epoch
+            return request.graph.attempt, request.graph.epoch
         graph = synergy.session.graph(application) if application in synergy.session.led else None
-        return -1 if graph is None else graph.epoch
+        return (0, 0) if graph is None else (graph.attempt, graph.epoch)
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application

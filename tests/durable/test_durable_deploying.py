@@ -14,11 +14,11 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.deployments import FOLDER, Deployment
 from synergy_nb.events import ApplicationRestarted, RestartBegun
 from synergy_nb.events.application_states import State, Status
+from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT
 from synergy_nb.lifecycle.records.members import NEVER_ENDED
 from synergy_nb.lifecycle.records.messages import Claim, Confirm, Entrust, Entrusted, Graph
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
-from synergy_nb.lifecycle.session import EPOCHS_OF_ATTEMPT
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
 from synergy_nb.runtime.process.durable_applications import is_over

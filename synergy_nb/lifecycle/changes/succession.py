@@ -97,8 +97,8 @@ def successor_of(origin: str, plan: Plan, roles: Roles) -> str:
 class Leading(NamedTuple):
     """The parts of a session that lead an application, or follow who leads it.
 
-    ``give_up`` ends the changes of a request for a reason; ``fail`` and ``end`` end an application that this peer
-    leads, and ``discard`` discards its results.
+    ``give_up`` ends the changes of a request for a reason; ``leave`` ends its attempt at all peers; ``fail`` and
+    ``end`` end an application that this peer leads, and ``discard`` discards its results.
     """
 
     agreements: Agreements
@@ -111,6 +111,7 @@ class Leading(NamedTuple):
     sinks: SinkReports
     takeovers: TakeOvers
     give_up: Callable[[Request, str], None]
+    leave: Callable[[Request, str], None]
     fail: Callable[[str, int, str], None]
     end: Callable[[str, State, str], None]
     discard: Callable[[str], bool]
@@ -193,15 +194,28 @@ class Succession(GraphChanger):
     def _received(self, graph: Graph) -> None:
         """Give up the lead of an application if a graph shows that another peer leads it."""
         request = self.led.get(graph.application)
-        if request is None or graph.origin == self.peer.address or request.graph.attempt != graph.attempt:
+        if request is None or graph.origin == self.peer.address:
             return
-        if graph.epoch > request.graph.epoch:
+        if request.outdated_by(graph):
+            self._leading.leave(request, f"{graph.origin} leads the application now")
+            self.outdated(request, graph)
+        elif request.graph.attempt == graph.attempt and graph.epoch > request.graph.epoch:
             self.superseded(request, graph.origin, graph.epoch)
 
     def superseded(self, request: Request, to: str, epoch: int) -> None:
         """Give up the lead of an application that another peer leads now, or has led to its end."""
         self._leading.give_up(request, f"{to} leads the application now")
         self._leading.sharers.hand_over(request.name)
+        self._lost(request, to, epoch)
+
+    def outdated(self, request: Request, graph: Graph) -> None:
+        """Give up a request of which the other peer that may lead it has begun a later attempt.
+
+        Both may set it up again: the successor after it has led on, and its origin, which was cut off from it.
+        """
+        self._lost(request, graph.origin, graph.epoch)
+
+    def _lost(self, request: Request, to: str, epoch: int) -> None:
         self.peer.record(LeadershipLost, request.name, to=to, epoch=epoch)
         for listener in self.on_superseded:
             listener(request)
@@ -276,6 +290,9 @@ class Succession(GraphChanger):
         known = self.entrusted.get(graph.application)
         # the attempt has ended here, the message is late: nothing is to be led any more
         if (graph.attempt, graph.epoch) <= self.participation.ended.get(graph.application, NEVER_ENDED):
+            return
+        member = self.changes.members.get(graph.application)
+        if member is not None and member.graph.attempt > graph.attempt:
             return
         if known is None or known.graph.attempt <= graph.attempt:
             self.entrusted[graph.application] = message

@@ -12,6 +12,7 @@ from synergy_nb.control.rights import OWNED, Rights
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import SkippedLines
 from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
+from synergy_nb.lifecycle.records.attempts import SUCCEEDED, start_of
 from synergy_nb.lifecycle.records.messages import Entrust, Graph
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
@@ -75,6 +76,7 @@ class Request:
         "skipped",
         "spread",
         "submitted",
+        "succeeded",
         "trial",
         "tried",
         "unanswered",
@@ -122,6 +124,7 @@ class Request:
         self.tried: Roles | None = None  # placement that was decided on for a trial
         # its set-up. `placed`: roles with which it was set up last: its backups are as many as it is to have
         self.placed = Roles()
+        self.succeeded = False  # whether this peer leads it instead of its origin
         self._graph: Graph | None = None
         # ids of the sources that have not been confirmed, and addresses of the helpers (peers with backups or shared
         # streams) that have not confirmed; an empty text for the successor
@@ -157,6 +160,8 @@ class Request:
         request.alternative, request.alternatives = Alternative(Plan.from_bytes(graph.plan)), []
         request.placed, request._graph, request.began = entrust.graph.roles, graph, now
         request.held_since = now if graph.on_hold else None
+        request.epoch, request.succeeded = start_of(max(graph.roles.epochs.values(), default=0)), True
+        request.rounds = SUCCEEDED  # peers refuse probes of earlier rounds than those of the origin
         request.former = set(former)
         for state in (State.DECIDING, State.ESTABLISHING, State.RUNNING):
             request.enter(state)
@@ -203,6 +208,11 @@ class Request:
     def next_epoch(self) -> int:
         """An epoch that none of its components has had in the attempt before."""
         return 0 if self._graph is None else 1 + max(self._graph.roles.epochs.values(), default=-1)
+
+    def outdated_by(self, graph: Graph) -> bool:
+        """Whether a graph is of a later attempt than its last one, by the other peer that may lead it."""
+        known = self._graph
+        return known is not None and graph.attempt > known.attempt and graph.origin != known.origin
 
     # -- how it can be run -------------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class Commitments:
         deployed: Callable[
             [Plan, str], None
         ],  # function that is called with each component that this peer is to execute
+        # function of (application that this peer leads, peer) that sends the graph to a peer
+        tell: Callable[[str, str], None],
     ) -> None:
         self.peer = participation.peer
         self.deploying = participation.deploying
@@ -50,6 +52,7 @@ class Commitments:
         self.admit = admit
         self.agreements = agreements
         self._deployed = deployed
+        self._tell = tell
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
 
     def _share(self, sender: str, message: Share) -> None:
@@ -89,6 +92,9 @@ class Commitments:
             return
         member = self.participation.join(sender, message.graph, "Confirm")
         if member is None:
+            led = self.participation.led.get(message.graph.application)
+            if led is not None and message.graph.attempt < led.graph.attempt:
+                self._tell(led.name, message.graph.origin)  # that peer was succeeded, and does not know of it
             return
         if operator not in member.operators or operator in member.deployed:
             return  # a duplicate

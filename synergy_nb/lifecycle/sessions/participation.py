@@ -57,7 +57,7 @@ class Participation:
         self._admission = admission
         self.ended: Latest[Ended] = Latest(ENDED_SESSIONS)  # application to the latest attempt that has ended here
         self.on_joined: list[Callable[[Member], None]] = []  # listeners, called with each new member record
-        # listeners, called with each graph of a message that changes one, before it is adopted
+        # listeners, called with each graph of a message that changes one or begins an attempt, before it is adopted
         self.on_received: list[Callable[[Graph], None]] = []
         # listeners, called with each application of which the peer retains nothing
         self.on_left: list[Callable[[str], None]] = []
@@ -92,7 +92,9 @@ class Participation:
             if refusal := self.refusal(graph):
                 self.record_outdated(application, what, sender, refusal)
                 return None
-            if member is not None:
+            for received in self.on_received:  # this peer may have led the attempt before
+                received(graph)
+            if application in self.members:
                 self.leave(application, "a later attempt")
             member = self.members[application] = Member(graph, plan, self.peer.address)
             for listener in self.on_joined:

@@ -22,6 +22,7 @@ from synergy_nb.control.identity import WrongIdentity
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
+from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_START, start_of
 from synergy_nb.lifecycle.requests.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
@@ -76,7 +77,6 @@ __all__ = ["AsyncCluster"]
 NO_OWNER = "expected a client of the owner of a cluster with an authority, such as Cluster(8)"
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 RESTARTS = 90.0  # seconds within which it is decided whether an application of a durable folder goes on
-EPOCHS_OF_START = 1 << 20  # epochs of a durable component in one start of its application
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
 MOST_BYTES = 256 << 20  # limit of the bytes of their results; those of the applications that ended first are dropped
 
@@ -506,7 +506,7 @@ class AsyncCluster(PeerRequests):
         await asyncio.to_thread(folder.forget_others, kept.id, frozenset(plan.operators))
         # what was never accepted, and has emitted nothing, is submitted as at first: a refusal has it forgotten
         began = kept.decided or bool(await asyncio.to_thread(folder.files(kept.id).names))
-        epoch = kept.epoch + EPOCHS_OF_START if began else 0
+        epoch = start_of(kept.epoch) + EPOCHS_OF_START if began else 0
         try:
             await self._contents.send(plan, self.peers.values())
             address, state = await self._decided(
