@@ -55,7 +55,6 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
 
 
 @pytest.mark.slow(30)
-@pytest.mark.timeout(360)  # they take less than half a minute where nothing else runs
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_every_cell_of_the_other_notebooks_runs(path: Path, kernels: Kernels, tmp_path: Path) -> None:
     """Where queries run, somebody reads between the cells; what cells need at once is asked where they submit."""

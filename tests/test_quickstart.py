@@ -57,7 +57,6 @@ def _drawn(notebook: LabNotebook, points: int, faults: list[str]) -> dict[str, A
 
 
 @pytest.mark.slow(40)
-@pytest.mark.timeout(360)
 def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: JupyterLab) -> None:
     faults: list[str] = []
     page.on("pageerror", lambda fault: faults.append(str(fault)))
@@ -122,7 +121,6 @@ def _notebook(folder: Path, name: str, sources: Sequence[str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_reopened_notebook_shows_the_last_picture(page: Page, jupyterlab: JupyterLab) -> None:
     sources = ["from synergy_nb import explore\nshown = explore.load_levels()\nshown", "shown.set(levels=2).sentence"]
     path = _notebook(jupyterlab.folder, "last_picture.ipynb", sources)
@@ -181,7 +179,6 @@ WIDTHS: Final = "views => views.map(view => view.getBoundingClientRect().width)"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_our_views_are_arranged_linked_and_observed_as_ipywidgets(page: Page, jupyterlab: JupyterLab) -> None:
     notebook = jupyterlab.open(page, _notebook(jupyterlab.folder, "arranged.ipynb", ARRANGED))
     page.set_viewport_size({"width": 1500, "height": 1000})

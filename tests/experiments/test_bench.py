@@ -101,7 +101,6 @@ def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_do
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(360)  # the first starts a Spark server
 @pytest.mark.parametrize("name", ["spark-topk", "spark-whole", "spark-delay", "spark-sessions", "spark-kill"])
 def test_a_measurement_of_spark_gives_its_keys(
     name: str, spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +115,6 @@ def test_a_measurement_of_spark_gives_its_keys(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(360)  # dataflow starts a JVM for Spark
 @pytest.mark.parametrize(
     "name",
     [

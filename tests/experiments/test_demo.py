@@ -261,7 +261,6 @@ def checked(found: Any, *, peers: int, rows: int | None = None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(360)  # starts a Spark server
 def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_generated(tmp_path: Path) -> None:
     code, found, said = demo(tmp_path, "--peers", "3", "--speed", "14400")
     assert code == 0, said
@@ -278,7 +277,6 @@ def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_ge
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(360)
 def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> None:
     made = requests()
     http(tmp_path / "log.txt.gz", made)
@@ -306,7 +304,6 @@ def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(360)
 def test_the_demo_on_the_real_trace_equals_duckdb(tmp_path: Path, real_data: Path) -> None:
     code, found, said = demo(tmp_path, "--peers", "3", "--speed", "40000", "--spark", "off", data=real_data)
     assert code == 0, said

@@ -48,7 +48,6 @@ def _notebook(lab: JupyterLab) -> str:
 
 
 @pytest.mark.slow(35)
-@pytest.mark.timeout(360)
 def test_a_restarted_kernel_leaves_pictures_and_no_processes(page: Page, jupyterlab: JupyterLab) -> None:
     path = _notebook(jupyterlab)
     notebook = jupyterlab.open(page, path)

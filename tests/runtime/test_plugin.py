@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from distributed import Client, LocalCluster, Security, Worker
-from distributed.comm.core import CommClosedError
+from distributed.comm.core import CommClosedError, listen
 
 from synergy_nb.control.peer import Codec, Peer, Record
 from synergy_nb.events import REFUSED, FloodShed, LinkBroken, decode_events
@@ -450,6 +450,18 @@ def test_a_client_takes_an_address_at_which_nobody_listens_for_dead() -> None:
             await connect_as_client(free_address())
 
     asyncio.run(asyncio.wait_for(scenario(), DEADLINE))
+
+
+def test_who_listens_in_this_process_is_not_dead_because_a_comm_is_not_open_in_time() -> None:
+    """A busy machine opens none within the quarter of a second after which it is asked whether anybody listens."""
+
+    async def scenario() -> None:
+        async with listen("inproc://", lambda comm: None) as listener:
+            assert not await plugin.refuses(listener.contact_address, DEADLINE)
+        assert await plugin.refuses(listener.contact_address, DEADLINE)
+        assert await plugin.refuses("inproc://192.0.2.1/1/1", DEADLINE)  # of another process
+
+    run_loop(scenario())
 
 
 @pytest.mark.slow

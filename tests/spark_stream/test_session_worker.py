@@ -25,7 +25,6 @@ SESSION = "6f1c6a56-0b5c-4a5b-9d3a-0f6a2b8c1d2e"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(360)
 def test_a_function_of_batches_and_a_listener_of_a_users_session_get_all_rows(
     spark: SparkSession, spark_server: Server, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from synergy_nb import Cluster, NotAdmitted
 from tests.skipped_rows import ROWS, assert_told, few, rows_of, written
 from tests.spark_stream.packet_sums import expected, ordered, running, sums
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.slow
 
 
 def test_a_part_on_spark_gives_the_rows_of_peers(spark_peers: Cluster) -> None:

@@ -9,7 +9,7 @@ from synergy_nb import Cluster
 from synergy_nb.runtime.process.requests import ClusterError
 from tests.spark_stream.packet_sums import expected, ordered, sums
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.slow
 
 
 def test_a_server_elsewhere_is_used_by_its_url(spark_server: Server) -> None:

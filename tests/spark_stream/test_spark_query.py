@@ -30,7 +30,7 @@ from tests.spark_server import leftovers
 if TYPE_CHECKING:
     from spark_stream.server import Endpoint, Event, Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.slow
 
 WITHIN = 180.0  # seconds that anything may take on a busy machine
 COLUMNS = {"k": "int", "text": "str"}

@@ -11,7 +11,7 @@ from spark_stream.server import Server
 from synergy_nb import Application, Cluster, ClusterError, Feed, source, traces
 from tests.spark_stream.packet_sums import PACKETS, expected, ordered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

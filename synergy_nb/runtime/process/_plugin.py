@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.core import connect as dask_connect
+from distributed.comm.inproc import global_manager
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
@@ -91,8 +92,13 @@ async def refuses(address: str, within: float) -> bool:
     short before the connection could be refused.
     """
     scheme, location = parse_address(address)
+    if scheme == "inproc":  # a listener of this process that is late still listens
+        try:
+            return global_manager.get_listener_for(location) is None
+        except ValueError:  # of another process
+            return True
     if scheme not in {"tcp", "tls"}:
-        return scheme == "inproc"  # who does not listen in this process at once never will
+        return False
     host, port = parse_host_port(location)
     try:
         async with asyncio.timeout(within):
