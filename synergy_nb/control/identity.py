@@ -264,7 +264,8 @@ OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
     "newcomer": PEERS,
     # the peer itself, and what it tells of others
     **_rows(OWNERS, "credentials", "join", "leave", "area", "journal", "record", "cut", "load", "spark", "warm"),
-    "tables": OWNERS,
+    # a guest's new plan would have to be checked as his submissions are
+    **dict.fromkeys(("tables", "replace plan", "prepared sinks"), OWNERS),
 }
 
 #: Channel to the roles that may send data on it.
