@@ -149,7 +149,8 @@ class RequestChanges:
 
     def _end(self, request: Request, reason: str, plan: Plan | None = None) -> None:
         self._asked.discard(request.name)
-        self._ended[request.name] = reason
+        known = {name: why for name, why in self._ended.items() if name in self._requests}
+        self._ended = {**known, request.name: reason}
         going = request.plan if plan is None else plan
         request.end_change(going, _decided_by(request, going))
 
