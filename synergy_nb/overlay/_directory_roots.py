@@ -179,8 +179,9 @@ class DirectoryRoot(Protocol):
             if not copy.removed and self.is_dead(entry.host):
                 continue  # the host registers again after it has refuted its death
             if not (itself and entry.host == sender):
-                if self.store.version(entry.name, entry.kind, entry.host) != copy.version:
-                    unheard.setdefault(entry.host, []).append((entry.name, entry.kind, copy.version))
+                item = (entry.name, entry.kind, copy.version)
+                said = self.store.has_said(entry.name, entry.kind, entry.host, copy.version, now)
+                (taken if said else unheard).setdefault(entry.host, []).append(item)
                 continue
             if self.store.put(copy, now, itself=True):
                 fresh.append(copy)

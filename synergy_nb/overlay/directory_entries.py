@@ -215,6 +215,15 @@ class Store:
         held = self._by_name.get(name, {}).get((host, kind))
         return -1 if held is None else held.version
 
+    def has_said(self, name: str, kind: str, host: str, version: int, now: float) -> bool:
+        """Whether the host itself has sent the stored version of an entry so lately that nobody else may change it.
+
+        A copy of the same version that others have handed on does not count: it ends with its lease unless the host
+        renews it.
+        """
+        held = self._by_name.get(name, {}).get((host, kind))
+        return held is not None and held.version == version and held.until > now
+
     def get(self, name: str, now: float) -> tuple[Entry, ...]:
         """The live entries of a name, in the order of hosts."""
         held = self._by_name.get(name)

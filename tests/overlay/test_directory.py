@@ -363,6 +363,29 @@ def test_a_root_that_has_just_joined_misses_nothing() -> None:
     assert any(world.root(key_of(name)).startswith("new") for name in names)
 
 
+def test_entries_of_hosts_that_do_not_know_their_new_root_stay_beyond_a_lease() -> None:
+    world = ring(40, lease=3.0)
+    hosts = world.live[::8]
+    for host in hosts:
+        register(world, host, *NAMES)
+    world.run(2.0)
+    before = {name: world.root(key_of(name)) for name in NAMES}
+    for number in range(20):
+        address = f"new{number}"
+        world.simulation.add(world.make(address))
+        world.simulation.start(address)
+        world.call(address, world.pastry[address].join, "p0")
+    world.run(3.0)
+    assert any(world.root(key_of(name)) != root for name, root in before.items())
+    for _ in range(6):
+        found = world.lookup("p1", NAMES)
+        assert found is not None
+        assert {name: {entry.host for entry in entries} for name, entries in found.items()} == dict.fromkeys(
+            NAMES, set(hosts)
+        )
+        world.run(1.0)
+
+
 def test_a_restarted_root_has_its_entries_back() -> None:
     world = ring(10, lease=600.0)
     register(world, "p1", "x")
