@@ -40,9 +40,10 @@ from synergy_nb.traces import datasets
 from synergy_nb.traces.profiles.facts import facts_of
 from synergy_nb.traces.profiles.profiling import profile_of
 from synergy_nb.traces.profiles.surveys import step_for, surveyed
+from synergy_nb.traces.profiles.trace_profile import TraceProfile
 from synergy_nb.traces.raw_files import Tally, raw_layout, raw_tables
 
-__all__ = ["profiles"]
+__all__ = ["DAY", "Judged", "judged", "nasa_days", "profiles"]
 
 Array = npt.NDArray[np.float64]
 PLANS: Final = 200
@@ -73,7 +74,7 @@ def profiles(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
     seed
         Seed of plans and limits.
     """
-    traces = [_generated()] if small else [each for each in (_nasa(), _sdsc()) if each is not None]
+    traces = judged(small=small)
     if not traces:
         return measurement("profiles", 0.0, "of the decisions", {"note": "no real trace was found on this machine"})
     rng, world = random.Random(seed), PlannedPeers({}, [PEER], 1.0)
@@ -172,16 +173,25 @@ def _even(rng: random.Random, low: float, high: float) -> float:
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 
-def _nasa() -> Judged | None:
+def judged(*, small: bool) -> list[Judged]:
+    """The traces that are found on this machine, or with ``small`` a generated one."""
+    return [_generated()] if small else [each for each in (_nasa(), _sdsc()) if each is not None]
+
+
+def nasa_days() -> tuple[TraceProfile, list[pl.DataFrame]] | None:
+    """Profile of the first two weeks of NASA's requests, and the rows of the days after them; None: it is not here."""
     found = datasets.find("nasa-http-rate").path
     if found is None:
         return None
     table, schema = _rows(Path(found), format="counts", start=NASA_START, step=1_000_000)
     seconds = (table["time"].to_physical() - NASA_START).to_numpy() // 1_000_000
     days = [table.filter(pl.Series(seconds // int(DAY) == day)) for day in range(NASA_KNOWN, NASA_DAYS)]
-    return Judged(
-        "nasa-http-rate", _facts(table.filter(pl.Series(seconds < NASA_KNOWN * DAY)), schema), days, (120, 2400)
-    )
+    return _profile(table.filter(pl.Series(seconds < NASA_KNOWN * DAY)), schema), days
+
+
+def _nasa() -> Judged | None:
+    found = nasa_days()
+    return None if found is None else Judged("nasa-http-rate", _facts(found[0]), found[1], (120, 2400))
 
 
 def _sdsc() -> Judged | None:
@@ -190,7 +200,7 @@ def _sdsc() -> Judged | None:
         return None
     table, schema = _rows(Path(found))
     morning = pl.col("time").dt.hour() < 12
-    return Judged("sdsc-http", _facts(table.filter(morning), schema), [table.filter(~morning)], (300, 4800))
+    return Judged("sdsc-http", _facts(_profile(table.filter(morning), schema)), [table.filter(~morning)], (300, 4800))
 
 
 def _generated() -> Judged:
@@ -198,7 +208,7 @@ def _generated() -> Judged:
     times = np.sort(rng.integers(0, 4 * 3_600_000_000, 4000))
     table = pl.DataFrame({"time": pl.Series(times).cast(pl.Datetime("us")), "number": rng.integers(1, 6, len(times))})
     half = table.height // 2
-    facts = _facts(table.head(half), {"time": "time", "number": "int"})
+    facts = _facts(_profile(table.head(half), {"time": "time", "number": "int"}))
     return Judged("generated", facts, [table.tail(half)], (300, 600))
 
 
@@ -207,9 +217,13 @@ def _rows(path: Path, **options: Any) -> tuple[pl.DataFrame, Mapping[str, str]]:
     return pl.concat(list(raw_tables(path, layout, Tally()))).sort("time", maintain_order=True), layout.schema
 
 
-def _facts(table: pl.DataFrame, schema: Mapping[str, str]) -> TraceFacts:
+def _profile(table: pl.DataFrame, schema: Mapping[str, str]) -> TraceProfile:
     times = table["time"].to_physical()
     blocks = (table.slice(begin, 500_000) for begin in range(0, table.height, 500_000))
-    found = facts_of(profile_of("earlier days", surveyed(blocks, schema, step_for(times[0], times[-1])), None))
+    return profile_of("earlier days", surveyed(blocks, schema, step_for(times[0], times[-1])), None)
+
+
+def _facts(profile: TraceProfile) -> TraceFacts:
+    found = facts_of(profile)
     assert found is not None
     return found

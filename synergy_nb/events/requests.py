@@ -68,6 +68,8 @@ class EstimatesFound(RequestEvent, frozen=True, gc=False):
     numbers: Mapping[str, tuple[str, float, str]]
     # stream of a source to the name of its profile
     profiles: Mapping[str, str]
+    # operator with state that a profile tells to the bytes of it in a busy window, and in a mean one
+    held: Mapping[str, tuple[float, float]] = {}
 
 
 class EnginesChosen(RequestEvent, frozen=True, gc=False):

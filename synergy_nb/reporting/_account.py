@@ -81,6 +81,8 @@ def _request(account: Reasons) -> Iterator[str]:
         for name, (what, number, origin) in asked.estimates.items():
             shown = rate(number) if what == "rate" else f"{what} {number:.3g}"
             yield f"  {name:<{width}}  {shown}, {ORIGINS.get(origin, origin)}"
+        for name, (busy, mean) in asked.held.items():
+            yield f"state of {name}: {size(busy)} in a busy window (one of 100 has more), {size(mean)} in a mean one"
         for name, profile in asked.profiles.items():
             yield f"profile of {name}: {profile}"
     if asked.sources:

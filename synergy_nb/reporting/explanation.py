@@ -52,6 +52,7 @@ class Explanation(Reasons):
                 for name, (what, number, origin) in asked.estimates.items()
             },
             "profiles": asked.profiles,
+            "state_bytes": {name: {"busy": busy, "mean": mean} for name, (busy, mean) in asked.held.items()},
             "sources": asked.sources,
             "engines": {
                 name: {"engine": engine, "why": why} for name, (engine, why) in self.on_engines.engines.items()

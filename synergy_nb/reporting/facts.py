@@ -79,7 +79,7 @@ class RequestFacts(Subject):
     ``drops`` is whether peers drop tuples whose deadline has passed. ``sources`` says in words what was known of the
     rows of each. ``signatures`` has, by source or by operator whose stream runs already, the origin of its signature
     and the segments (seconds and tuples/s). ``estimates`` has, by operator, what was estimated, the number, and its
-    origin.
+    origin; ``held`` the bytes of its state in a busy window and in a mean one, where a profile tells them.
     """
 
     HANDLERS = Handlers()
@@ -94,6 +94,7 @@ class RequestFacts(Subject):
         self.signatures: dict[str, tuple[str, list[tuple[float, float]]]] = {}
         self.estimates: dict[str, tuple[str, float, str]] = {}
         self.profiles: dict[str, str] = {}
+        self.held: dict[str, tuple[float, float]] = {}
 
     @HANDLERS.add
     def _request_submitted(self, event: events.RequestSubmitted) -> None:
@@ -110,7 +111,7 @@ class RequestFacts(Subject):
 
     @HANDLERS.add
     def _estimates_found(self, event: events.EstimatesFound) -> None:
-        self.estimates, self.profiles = dict(event.numbers), dict(event.profiles)
+        self.estimates, self.profiles, self.held = dict(event.numbers), dict(event.profiles), dict(event.held)
 
 
 class EngineFacts(Subject):

@@ -30,6 +30,8 @@ UNITS = {
     "MB",
     "cores",
     "of the decisions",
+    "of the last value's error",
+    "of the windows",
     "of what peers held",
 }
 DETAIL = {
@@ -59,6 +61,8 @@ DETAIL = {
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
     "profiles": {"assumed", "rows", "profile", "wrong", "late", "traces"},
+    "peaks": {"quantile", "cases", "beyond", "traces"},
+    "seasons": {"errors", "foretold", "late", "days"},
     "day": {"applications", "growing", "objects", "memory_mb"},
     "scale": {"ready_s", "admitted", "refused", "with_rows", "memory_mb_a_peer"},
     "soak": {"submitted", "moved", "killed", "growing", "samples"},
@@ -98,6 +102,26 @@ def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_do
     detail = result["detail"]
     assert set(detail) >= DETAIL["profiles"]
     assert result["value"] == detail["profile"]["wrong"] < min(detail[arm]["wrong"] for arm in ("assumed", "wrong"))
+
+
+@pytest.mark.slow
+def test_memory_of_a_busy_window_is_exceeded_by_few_and_that_of_a_mean_one_by_many() -> None:
+    result = suite.run("peaks", small=True)
+    check(result, "peaks")
+    assert set(result["detail"]) >= DETAIL["peaks"]
+    assert result["value"] == result["detail"]["beyond"]["busy"] < 0.1 < result["detail"]["beyond"]["mean"]
+
+
+@pytest.mark.slow
+def test_a_season_of_earlier_days_foretells_rates_and_a_wrong_one_is_soon_not_believed() -> None:
+    result = suite.run("seasons", small=True)
+    check(result, "seasons")
+    detail = result["detail"]
+    assert set(detail) >= DETAIL["seasons"]
+    errors = detail["errors"]["a day in 24 s"]["5 s ahead"]
+    assert result["value"] == errors["right"]["weighed"] < 0.5
+    assert errors["wrong"]["weighed"] < 1.2 < errors["wrong"]["believed"]
+    assert detail["foretold"]["right"]["seconds_before"] > detail["foretold"]["none"]["seconds_before"]
 
 
 @pytest.mark.slow

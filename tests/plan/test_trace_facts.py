@@ -12,7 +12,15 @@ import pytest
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.checks.memory_estimates import held
 from synergy_nb.plan.checks.source_sizes import SourceSize
-from synergy_nb.plan.checks.trace_facts import CLASSES, TraceFacts, groups_of, known_of, pattern_of, selectivity_of
+from synergy_nb.plan.checks.trace_facts import (
+    CLASSES,
+    PEAK,
+    TraceFacts,
+    groups_of,
+    known_of,
+    pattern_of,
+    selectivity_of,
+)
 from synergy_nb.plan.derived.stream_signatures import mean_rate, signature
 from synergy_nb.traces.profiles.facts import facts_of
 from synergy_nb.traces.profiles.profiling import profile_of
@@ -120,8 +128,35 @@ def test_groups_grow_with_the_tuples_and_never_beyond(facts: TraceFacts) -> None
     assert groups_of(known, ["other"], 10.0) is None
 
 
+def busiest(rows: pl.DataFrame, length: str, column: str | None = None) -> float:
+    """The quantile .99 of the rows, or values of a column, of windows."""
+    kept = pl.len() if column is None else pl.col(column).n_unique()
+    counts = rows.group_by(pl.col("time").dt.truncate(length)).agg(kept.alias("kept"))["kept"]
+    return float(counts.quantile(PEAK, "linear") or 0.0)
+
+
+def test_memory_is_that_of_a_busy_window(rows: pl.DataFrame, facts: TraceFacts) -> None:
+    stream = source("trace", path="log.csv", format="csv", columns=COLUMNS, speed=60)
+    sizes = {"source": SourceSize(facts=facts)}
+    tuples = stream.sort("size", window="1 min", id="kept").sink("out").sized(sizes)
+    assert held(tuples, "kept").tuples == pytest.approx(busiest(rows, "1m"), rel=0.1)
+    assert held(tuples, "kept", mean=True).tuples == pytest.approx(7000 / 240, rel=0.1)
+    groups = stream.aggregate("host", "1 min", n="count(*)", id="kept").sink("out").sized(sizes)
+    assert held(groups, "kept").tuples == pytest.approx(busiest(rows, "1m", "host"), rel=0.1)
+    assert held(groups, "kept", mean=True).tuples < 0.6 * held(groups, "kept").tuples
+    unknown = groups.sized({"source": SourceSize(7000.0, 4 * 3600.0)})
+    assert held(unknown, "kept") == held(unknown, "kept", mean=True)
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"rate": math.nan}, {"scales": ((1.0, (1.0,)),)}, {"windows": ((1.0, {"host": -1.0}),)}]
+    "wrong",
+    [
+        {"rate": math.nan},
+        {"scales": ((1.0, (1.0,)),)},
+        {"windows": ((1.0, {"host": -1.0}),)},
+        {"peaks": ((1.0, math.inf),)},
+        {"busy": ((-1.0, {}),)},
+    ],
 )
 def test_facts_with_impossible_numbers_are_refused(wrong: dict[str, object], facts: TraceFacts) -> None:
     assert facts.is_valid()

@@ -52,6 +52,15 @@ def test_the_account_says_where_each_number_comes_from(folder: Path) -> None:
     assert found["estimates"]["filter"]["number"] == pytest.approx(0.1, abs=0.02)
 
 
+def test_the_account_says_what_a_busy_window_needs(folder: Path) -> None:
+    path = str(folder / "day=1970-01-01/part-00.parquet")
+    trace = source("trace", path=path, format="parquet", columns=COLUMNS, speed=360)
+    application = Simulation(peers=2, seed=1).submit(trace.sort("status", window="1 min", id="kept").sink("out"))
+    kept = application.explain().to_dict()["state_bytes"]["kept"]
+    assert kept["busy"] > 1.2 * kept["mean"] > 0.0, "33 rows a minute come at random, in one of 100 minutes 48 of them"
+    assert re.search(r"state of kept: [\d.]+ k?B in a busy window", str(application.explain()))
+
+
 def test_a_stated_profile_that_is_none_is_refused(folder: Path) -> None:
     simulation = Simulation(peers=2, seed=1)
     with pytest.raises((ValueError, ClusterError), match=r"no such file; expected the profile of a trace"):

@@ -111,6 +111,23 @@ def test_a_load_that_the_season_raises_is_expected_and_none_that_it_lowers() -> 
     assert load(4, predict=False) == pytest.approx(0.2), "who only reacts expects nothing"
 
 
+def test_a_season_that_has_foretold_rises_that_did_not_come_is_not_believed() -> None:
+    """20 tuples/s all day, in a day of 24 s whose morning the season expects to be twice as busy."""
+    season = Season((1.0,) * 6 + (2.0,) * 12 + (1.0,) * 6, 3600.0)
+    one = component("n")
+    peer = measured(one)
+    one.agree(ComponentTerms(season=season), planned_s=0.010)
+    rises = []
+    for second in range(60):
+        one.ports[0].received = Point(20 * second, second * 3_600_000_000)
+        of(one).arrived(20, second + 0.5)
+        peer.advance(second + 1.0)
+        rises.append(of(one).rise())
+    assert rises[4] == pytest.approx(season.rise(4 * 3_600_000_000, 5.0)), "nothing has been compared yet"
+    assert rises[4] > 1.5
+    assert 1.0 <= rises[52] < 1.1
+
+
 def test_rates_that_a_chunk_carries_are_paired_with_the_count_that_has_it() -> None:
     """Series A, at a reader of a quarter of its source's tuples: its rate changes as that of the source does."""
     one = component("n")

@@ -16,6 +16,7 @@ from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
 from synergy_nb.lifecycle.requests._engine_choice import NAMED_BY_PLAN, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.memory_estimates import held
 from synergy_nb.plan.checks.trace_facts import TraceFacts
 from synergy_nb.plan.derived.coarser_windows import WINDOWS, finer_streams, read_windows
 from synergy_nb.plan.derived.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
@@ -233,7 +234,8 @@ class Alternatives:
             self._peer.record(SignaturesFound, application, stated=stated, measured=measured, profiled=by_profile)
         profiles = {name: facts.name for name in plan.sources if (facts := _facts(plan, name)) is not None}
         if profiles:
-            self._peer.record(EstimatesFound, application, numbers=_estimates(plan, profiled_plan), profiles=profiles)
+            numbers, kept = _estimates(plan, profiled_plan), _held(profiled_plan)
+            self._peer.record(EstimatesFound, application, numbers=numbers, profiles=profiles, held=kept)
 
     def as_requested(self, application: str, plan: Plan) -> Alternative:
         """Return the alternative in which Spark executes the operators that name it, and peers execute all others."""
@@ -279,6 +281,12 @@ def _estimates(plan: Plan, profiled_plan: Plan) -> dict[str, tuple[str, float, s
         else:
             found[name] = "rate", profiled_plan.rate(name), origin
     return found
+
+
+def _held(plan: Plan) -> dict[str, tuple[float, float]]:
+    """Bytes that operators keep in a busy window and in a mean one, where a profile tells them apart."""
+    found = {name: (held(plan, name).nbytes, held(plan, name, mean=True).nbytes) for name in plan.operators}
+    return {name: (busy, mean) for name, (busy, mean) in found.items() if busy > mean}
 
 
 def _profiles(entries: DirectoryEntries) -> dict[str, Profile]:

@@ -3,6 +3,9 @@
 They follow from what sources can give in the time of a window (:mod:`.source_sizes`) and the selectivities above an
 operator. Refusals need more than the choice of an engine: only tuples count of which statements of the plan, or rows
 that were counted, leave no doubt. Where these are missing nothing is refused; peers measure the memory of operators.
+
+State is largest where the rate is highest, so where the profile of a trace knows the rates and groups of windows, an
+estimate is that of a busy window: the quantile ``PEAK`` of all (:mod:`.trace_facts`).
 """
 
 from __future__ import annotations
@@ -59,10 +62,11 @@ class Held(NamedTuple):
     whole: bool  # whether these are all tuples of its sources, which have no more
 
 
-def held(plan: RatedPlan, operator: str) -> Held:
+def held(plan: RatedPlan, operator: str, *, mean: bool = False) -> Held:
     """Estimate what an operator keeps: tuples of its inputs, a result for each group of each open window, or a table.
 
     The tuples of a windowed stream arrive together, so an operator that takes the windows of its input keeps one.
+    ``mean``: whether the windows are mean ones, and not busy ones.
 
     >>> from synergy_nb.plan import source
     >>> trace = source("trace", path="small.csv", format="csv", columns={"user": "str"})
@@ -78,10 +82,11 @@ def held(plan: RatedPlan, operator: str) -> Held:
         table = node.params["table"]
         return Held(table["rows"], table["bytes"] + table["rows"] * INDEX_BYTES, Basis.KNOWN, whole=True)
     if state == "groups":
-        results = _results(plan, operator)
+        results = _results(plan, operator, mean=mean)
         return Held(results.tuples, results.tuples * plan.tuple_bytes(operator), results.basis, whole=False)
     rows = (node.params.get("window") or {}).get("rows")
-    parts = [(up, stream_within(plan, up, math.inf if rows else span_of(plan, operator))) for up in node.streams]
+    span = math.inf if rows else span_of(plan, operator)
+    parts = [(up, stream_within(plan, up, span, _busy(span, mean=mean))) for up in node.streams]
     most = rows or math.inf
     tuples = [min(part.tuples, most) for _, part in parts]
     nbytes = sum(each * plan.tuple_bytes(up) for each, (up, _) in zip(tuples, parts, strict=True))
@@ -168,15 +173,18 @@ def span_of(plan: RatedPlan, operator: str) -> float:
     return pause_of(plan.window(operator) or {}) if own is None else float(own.get("length") or own.get("gap") or 0.0)
 
 
-def stream_within(plan: RatedPlan, operator: str, seconds: float) -> Amount:
-    """Estimate how many tuples the stream of an operator has within ``seconds`` of event time."""
+def stream_within(plan: RatedPlan, operator: str, seconds: float, busy: float = 0.0) -> Amount:
+    """Estimate how many tuples the stream of an operator has within ``seconds`` of event time.
+
+    ``busy``: length of the period whose rate counts where it is known, seconds of event time; 0: the mean rate counts.
+    """
     node = plan.operators[operator]
     if node.kind not in KINDS:  # a part on Spark, or a stream of another application: both have a rate of their own
         return Amount(plan.rate(operator) * seconds if plan.rate(operator) else 0.0, Basis.GUESSED)
     if not node.inputs:
-        return tuples_within(node.params, plan.sizes.get(operator), seconds)
+        return tuples_within(node.params, plan.sizes.get(operator), seconds, busy)
     declared, period = KINDS[node.kind], min(seconds, _duration(plan, operator))
-    parts = [stream_within(plan, up, period) for up in node.streams]
+    parts = [stream_within(plan, up, period, busy) for up in node.streams]
     taken, basis = sum(part.tuples for part in parts), min(part.basis for part in parts)
     whole = all(part.whole for part in parts)
     if declared.guessed and node.selectivity is None:
@@ -186,7 +194,8 @@ def stream_within(plan: RatedPlan, operator: str, seconds: float) -> Amount:
     if not 0.0 < period < math.inf:
         return Amount(taken, basis, whole)
     windows = _windows_within(plan, operator, period, taken)
-    known = measured(node, _known(plan, node.inputs[0]), taken, windows) if len(node.inputs) == 1 else None
+    facts = _known(plan, node.inputs[0]) if len(node.inputs) == 1 else None
+    known = measured(node, facts, taken, windows, busy=busy > 0.0)
     if known is not None:
         return Amount(known, basis, whole)
     flow = Flow(taken / period, parts[0].tuples / period, windows / period)
@@ -199,20 +208,26 @@ def stream_within(plan: RatedPlan, operator: str, seconds: float) -> Amount:
     return Amount(given, basis, whole)
 
 
-def _results(plan: RatedPlan, operator: str) -> Amount:
+def _results(plan: RatedPlan, operator: str, *, mean: bool) -> Amount:
     """Results of all windows of an operator that are open at a time."""
     node = plan.operators[operator]
     own = node.params.get("window")
     window = own or plan.window(operator) or {}
     pause = pause_of(window)
     length = float(window.get("length") or pause) if own else pause  # an input with windows has one open
-    results = stream_within(plan, operator, pause or math.inf)
-    inputs = [stream_within(plan, up, length or math.inf) for up in node.streams]
+    busy = _busy(length, mean=mean)
+    results = stream_within(plan, operator, pause or math.inf, busy)
+    inputs = [stream_within(plan, up, length or math.inf, busy) for up in node.streams]
     most = min(sum(part.tuples for part in inputs), window.get("rows") or math.inf)
     open_windows = min(length, _duration(plan, operator) + pause) / pause if pause else 1.0
     whole = all(part.whole for part in inputs)
     basis = max(results.basis, min(part.basis for part in inputs)) if whole else results.basis
     return Amount(min(results.tuples, most) * max(open_windows, 1.0), basis, whole)
+
+
+def _busy(span: float, *, mean: bool) -> float:
+    """Length of the period whose rate counts for windows of so many seconds; 0: the mean rate counts."""
+    return 0.0 if mean or math.isinf(span) else span
 
 
 def _windows_within(plan: RatedPlan, operator: str, seconds: float, taken: float) -> float:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.plan.checks.trace_facts import TraceFacts
+from synergy_nb.plan.checks.trace_facts import TraceFacts, peak_of
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, GENERATED, pace_of, rate_of, share_of
 
 __all__ = ["Amount", "Basis", "SourceSize", "duration_of", "rate_basis", "rate_with", "tuples_within"]
@@ -94,11 +94,12 @@ def duration_of(params: Mapping[str, Any], size: SourceSize | None) -> float:
     return math.inf if size is None or size.seconds is None else size.seconds
 
 
-def tuples_within(params: Mapping[str, Any], size: SourceSize | None, seconds: float) -> Amount:
+def tuples_within(params: Mapping[str, Any], size: SourceSize | None, seconds: float, busy: float = 0.0) -> Amount:
     """Estimate how many tuples a source gives within ``seconds`` of event time.
 
     ``params``: parameters of the source; ``size``: known size of the source; None: nobody has looked; ``seconds``:
-    event time, seconds; infinite for all tuples.
+    event time, seconds; infinite for all tuples; ``busy``: length of the period whose rate counts where a profile knows
+    the rates of busy ones, seconds of event time; 0: the mean rate counts.
 
     Examples
     --------
@@ -111,7 +112,8 @@ def tuples_within(params: Mapping[str, Any], size: SourceSize | None, seconds: f
     Amount(tuples=60000.0, basis=<Basis.ASSUMED: 0>, whole=False)
     """
     density, basis = _density(params, size)
-    tuples, total = density * min(seconds, duration_of(params, size)), _total(params, size)
+    peak = peak_of(size.facts, busy) if size is not None and busy else 1.0
+    tuples, total = density * min(seconds, duration_of(params, size)) * peak, _total(params, size)
     if total > tuples:
         return Amount(tuples, basis)
     known = params.get("connector") in GENERATED or (size is not None and size.exact)

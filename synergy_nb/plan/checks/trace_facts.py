@@ -25,6 +25,7 @@ from synergy_nb.plan.sql import sql
 
 __all__ = [
     "CLASSES",
+    "PEAK",
     "ColumnFacts",
     "Thinned",
     "TraceFacts",
@@ -32,6 +33,7 @@ __all__ = [
     "known_of",
     "measured",
     "pattern_of",
+    "peak_of",
     "selectivity_of",
     "thinned",
 ]
@@ -40,6 +42,8 @@ __all__ = [
 #: a limit is a promise about 95 % of the tuples: by the busiest hundredth alone, three times as many plans were refused
 #: that would have kept their limits.
 CLASSES: Final = (0.5, 0.25, 0.25)
+#: Quantile of the periods, by their rows, for which there has to be memory.
+PEAK: Final = 0.99
 _PERIODS: Final = 100  # periods of a pattern
 _AT_ONCE: Final = 1.0  # length of these, seconds of real time: shorter bursts are part of the variability within one
 _PASSING: Final = ("filter", "sample", "sort", "delay")  # kinds whose tuples are those of their input
@@ -67,11 +71,16 @@ class TraceFacts(msgspec.Struct, frozen=True, array_like=True):
     windows: tuple[tuple[float, dict[str, float]], ...]
     # rate of each hour of the day in UTC as a multiple of the mean, as far as the season explains it; empty: not known
     hours: tuple[float, ...] = ()
+    # length of the periods of a scale, seconds of event time, and the PEAK of their rates as a multiple of the mean
+    peaks: tuple[tuple[float, float], ...] = ()
+    # windows: PEAK of the number of rows, and of different values of each column
+    busy: tuple[tuple[float, dict[str, float]], ...] = ()
 
     def is_valid(self) -> bool:
         """Whether all numbers are finite, and those of shares and rates are at least 0."""
         rates = [self.rate, *(each for scale, levels in self.scales for each in (scale, *levels))]
-        groups = [each for rows, found in self.windows for each in (rows, *found.values())]
+        rates += [each for peak in self.peaks for each in peak]
+        groups = [each for rows, found in (*self.windows, *self.busy) for each in (rows, *found.values())]
         shares = [
             each for column in self.columns.values() for each in (column.nulls, column.other, *column.frequent.values())
         ]
@@ -105,6 +114,25 @@ def pattern_of(facts: TraceFacts, pace: float) -> tuple[tuple[float, float], ...
         return ()
     scale, rates = min(known, key=lambda each: abs(math.log(each[0] / pace / _AT_ONCE)))
     return tuple((share * _PERIODS * scale / pace, rate * pace) for share, rate in zip(CLASSES, rates, strict=True))
+
+
+def peak_of(facts: TraceFacts | None, seconds: float) -> float:
+    """Return the rows of a busy period as a multiple of those of a mean one, at least 1: no more is known.
+
+    Busy is a period than which :data:`PEAK` of the others have fewer rows. Between two scales it follows from both, on
+    a logarithmic scale.
+
+    >>> facts = TraceFacts("log", 1.0, (), {}, (), (), ((1.0, 9.0), (100.0, 3.0)))
+    >>> [round(peak_of(facts, seconds), 2) for seconds in (0.1, 1.0, 10.0, 100.0, 1e6)]
+    [9.0, 9.0, 6.0, 3.0, 3.0]
+    """
+    if facts is None or not facts.peaks or not 0.0 < seconds < math.inf:
+        return 1.0
+    known = sorted(facts.peaks)
+    if seconds <= known[0][0] or seconds >= known[-1][0]:
+        return max((known[0] if seconds <= known[0][0] else known[-1])[1], 1.0)
+    (x0, y0), (x1, y1) = next((one, two) for one, two in pairwise(known) if seconds <= two[0])
+    return max(y0 + (y1 - y0) * math.log(seconds / x0) / math.log(x1 / x0), 1.0)
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
@@ -263,10 +291,12 @@ def known_of(facts: TraceFacts | None) -> Thinned | None:
     return None if facts is None else Thinned(facts, 1.0, {name: name for name in facts.columns})
 
 
-def measured(operator: Operator, before: Thinned | None, taken: float, windows: float) -> float | None:
+def measured(
+    operator: Operator, before: Thinned | None, taken: float, windows: float, *, busy: bool = False
+) -> float | None:
     """Return how many tuples an operator gives of so many that it takes; None: the facts do not tell.
 
-    ``windows``: number of its windows that close meanwhile.
+    ``windows``: number of its windows that close meanwhile; ``busy``: whether these are busy ones, and not mean ones.
     """
     if before is None:
         return None
@@ -276,7 +306,7 @@ def measured(operator: Operator, before: Thinned | None, taken: float, windows: 
     if operator.kind == "aggregate" and operator.params.get("by") and "having" not in operator.params and windows > 0.0:
         window = operator.params.get("window") or {}
         shared = float(window.get("length", 0.0)) / float(window["slide"]) if window.get("slide") else 1.0
-        groups = groups_of(before, operator.params["by"], taken * shared / windows)
+        groups = groups_of(before, operator.params["by"], taken * shared / windows, busy=busy)
         return None if groups is None else windows * groups
     return None
 
@@ -300,15 +330,17 @@ def thinned(operator: Operator, before: Thinned | None, share: float) -> Thinned
     return None
 
 
-def groups_of(known: Thinned, columns: Sequence[str], tuples: float) -> float | None:
+def groups_of(known: Thinned, columns: Sequence[str], tuples: float, *, busy: bool = False) -> float | None:
     """Expected number of groups of so many tuples of a window; None if nothing is known of one of the columns.
 
-    Of several columns each combination may occur, so their product counts, up to the number of tuples.
+    ``busy``: whether that is a busy window rather than a mean one. Of several columns each combination may occur, so
+    their product counts, up to the number of tuples.
     """
     found = 1.0
     for column in columns:
         source = known.names.get(column)
-        points = [(rows, groups[source]) for rows, groups in known.facts.windows if source in groups] if source else []
+        windows = (known.facts.busy if busy else ()) or known.facts.windows
+        points = [(rows, groups[source]) for rows, groups in windows if source in groups] if source else []
         if not points:
             return None
         found *= _groups_at(points, tuples)

@@ -43,7 +43,11 @@ def facts_of(profile: TraceProfile) -> TraceFacts | None:
     windows = tuple(
         (each.rows.mean, {name: groups.mean for name, groups in each.groups.items()}) for each in profile.windows
     )
-    return TraceFacts(profile.name, profile.rate, scales, columns, windows, _hours(profile.season))
+    peaks = tuple((each.seconds, each.rate.p99 / each.rate.mean) for each in profile.rates if each.rate.mean > 0.0)
+    busy = tuple(
+        (each.rows.p99, {name: groups.p99 for name, groups in each.groups.items()}) for each in profile.windows
+    )
+    return TraceFacts(profile.name, profile.rate, scales, columns, windows, _hours(profile.season), peaks, busy)
 
 
 def _hours(season: SeasonProfile | None) -> tuple[float, ...]:

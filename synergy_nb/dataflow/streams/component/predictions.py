@@ -39,6 +39,7 @@ from synergy_nb.models.execution_times import Deviations, ExecutionTimes, Predic
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import PredictedRate
+from synergy_nb.models.season_weight import SeasonWeight
 from synergy_nb.models.slack import Persistence
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class ComponentPredictions:
 
     __slots__ = (
         "_ages", "_arrived", "_counts", "_fresh", "_held", "_latest", "_marks", "_own", "_pair_at", "_pending",
-        "_persistence", "_rates", "_renew_at", "_repeat_at", "_taken", "_tuples", "age", "ancestors", "began",
-        "carried", "carries", "component", "departure_limit", "deviations", "peer", "predicted_rate", "processing",
-        "rate", "slack", "speed", "time", "times",
+        "_persistence", "_rates", "_renew_at", "_repeat_at", "_taken", "_tuples", "_weight", "age", "ancestors",
+        "began", "carried", "carries", "component", "departure_limit", "deviations", "peer", "predicted_rate",
+        "processing", "rate", "slack", "speed", "time", "times",
     )  # fmt: skip
 
     def __init__(self, component: Component, peer: PeerPredictions) -> None:
@@ -91,6 +92,7 @@ class ComponentPredictions:
         self.began: float | None = None
         self._persistence = Persistence(peer.config.tuples, peer.config.seconds)
         self._rates = CombinedRate(())
+        self._weight = SeasonWeight(max(round(peer.config.horizon / COUNT_S), 1))
         # name of each component upstream to the number of components between it and this one
         self.ancestors: dict[str, int] = {}
         # name of ancestors to their rates that have arrived in the present second, tuples/s
@@ -130,6 +132,7 @@ class ComponentPredictions:
         self.speed = self.component.speed
         if self._counts > 1:
             self._rates.observe(self.rate, self.carried)
+            self._weight.add(self.rate, self._foretold())
             positions = {number: port.received.position for number, port in self.component.ports.items()}
             self._marks.append((positions, self.rate))
             self.carries = True
@@ -195,12 +198,16 @@ class ComponentPredictions:
         return present, arrived + left * self.predicted_rate.rate if self.peer.config.predict else present
 
     def rise(self) -> float:
-        """Mean rate of the seconds ahead as a multiple of the expected one, by the season of its sources."""
+        """Mean rate of the seconds ahead as a multiple of the expected one, as far as its season has proved right."""
+        return 1.0 + self._weight.value * max(self._foretold() - 1.0, 0.0)
+
+    def _foretold(self) -> float:
+        """Mean rate of the seconds ahead as a multiple of the present one, by the season of its sources."""
         season = self.component.terms.season
         if season is None or not self.peer.config.predict:
             return 1.0
         reached = max((port.received.until for port in self.component.ports.values()), default=START)
-        return 1.0 if reached == START else max(season.rise(reached, self.peer.config.horizon), 1.0)
+        return 1.0 if reached == START else season.rise(reached, self.peer.config.horizon)
 
     # -- execution times -----------------------------------------------------------------------------------------
 
