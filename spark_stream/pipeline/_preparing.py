@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,6 +26,7 @@ import polars as pl
 
 from spark_stream._opened_sessions import OpenedSession
 from spark_stream.java import SparkUnavailable
+from spark_stream.pipeline._dividing import divided, likely_lines, remove_copies, unpack_again
 from spark_stream.pipeline._inputs import check_fits, common_layout, raw_files
 from spark_stream.pipeline._judging import judge, quarantine
 from spark_stream.pipeline._pieces import PARTITIONS, Group, Piece, groups_of, pieces_of, slices_of
@@ -67,7 +68,6 @@ from synergy_nb.plan.terms.units import counted, did_you_mean, duration, parse_d
 from synergy_nb.traces.profiles.profiling import RawOrder, profile_of
 from synergy_nb.traces.profiles.surveys import step_for
 from synergy_nb.traces.profiles.trace_profile import PAGE, PROFILE
-from synergy_nb.traces.raw_files import RawLayout, likely_rows, part_begins
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 __all__ = ["prepare"]
 
 DUPLICATES: Final = ("files", "rows", "keep")
-PART_BYTES: Final = 128 << 20  # bytes of a part of a file that may be read in parts
 _GOES_ON: Final = "the same call goes on where it was"
 
 
@@ -368,13 +367,17 @@ class _Job:
     def _units(self, work: Path) -> list[Unit]:
         """All units, those of files that an earlier job has divided as it has noted."""
         units = noted_units(work)
-        divided = {unit.file for unit in units}
-        for number, each in enumerate(self._manifest.files):
-            if number not in divided:
-                units += units_of(Path(each.path), number, self._layout)
-        if len(divided) < len(self._manifest.files):
+        known = {unit.file for unit in units}
+        new = {number: Path(each.path) for number, each in enumerate(self._manifest.files) if number not in known}
+        if new:
+            units += divided(new, self._layout, work, self._unpacking())
             note_units(work, units)
         return units
+
+    def _unpacking(self) -> Callable[[float], None]:
+        """Make what tells how far the copies of packed files are, by the share that is made."""
+        progress = self._progress
+        return lambda share: None if progress is None else progress(Progress("unpack", share, 0, 0.0, None))
 
     def _parsed(self, work: Path, sessions: OpenedSession, units: Sequence[Unit]) -> dict[Unit, UnitCounts]:
         """Parse the units that are not parsed."""
@@ -394,6 +397,7 @@ class _Job:
         for each in self._manifest.files[self._manifest.kept :]:
             if _now(each.path) != each:
                 raise ValueError(f"{each.path}: it was changed meanwhile; expected a file that stays, and a new folder")
+        remove_copies(work)
         return {unit: counts for unit, counts in found.items() if counts is not None}
 
     def _parse(
@@ -407,7 +411,9 @@ class _Job:
         """Have units parsed."""
         if not units:
             return
-        told = Told("parse", before, before + likely_lines(units, self._layout), self._progress)
+        unpack_again(units, work, self._unpacking())
+        lines = likely_lines(units, self._layout, work)
+        told = Told("parse", before, before + sum(lines.values()), self._progress)
 
         def watch() -> None:
             if (fault := fault_in(work)) is not None:
@@ -416,7 +422,7 @@ class _Job:
 
         watch()
         lateness = self._manifest.settings["lateness"]
-        self._on_spark(sessions, "parse", watch, "parse_units", units, self._layout, work, lateness, reached)
+        self._on_spark(sessions, "parse", watch, "parse_units", list(lines), self._layout, work, lateness, reached)
 
     # -- write ----------------------------------------------------------------------------------------------------
 
@@ -457,6 +463,7 @@ class _Job:
                     f"it was, or another folder than {self._folder}"
                 )
         self._parse(work, sessions, left, {unit.name: units[unit].reached for unit in left})
+        remove_copies(work)
 
     def _write(
         self,
@@ -614,8 +621,8 @@ def raw_order(found: Mapping[Unit, UnitCounts]) -> RawOrder | None:
         return None
     lost = [sum(rows) for rows in zip(*(counts.later for counts in found.values()), strict=True)]
     disorder = max(counts.disorder for counts in found.values()) / 1e6
-    parts = len(found) > len({unit.file for unit in found})
-    return RawOrder(dict(zip(LATENESSES, lost, strict=True)), max(disorder, 0.0), in_parts=parts)
+    alone = any(counts.reached != before for _, counts, before in _in_turn(found))
+    return RawOrder(dict(zip(LATENESSES, lost, strict=True)), max(disorder, 0.0), in_parts=alone)
 
 
 def late_beside_others(found: Mapping[Unit, UnitCounts | None], lateness: float) -> dict[Unit, int]:
@@ -624,29 +631,24 @@ def late_beside_others(found: Mapping[Unit, UnitCounts | None], lateness: float)
     Each has the latest event time before it, microseconds; of one that was parsed with that, nothing more is to be
     said. ``lateness``: seconds by which a row may be earlier.
     """
+    return {
+        unit: before
+        for unit, counts, before in _in_turn(found)
+        if before is not None
+        and counts.reached != before
+        and counts.first is not None
+        and counts.first < before - round(lateness * 1e6)
+    }
+
+
+def _in_turn(found: Mapping[Unit, UnitCounts | None]) -> Iterator[tuple[Unit, UnitCounts, int | None]]:
+    """Yield units that have rows, with the latest event time in the parts before each."""
     reached: dict[int, int] = {}
-    late: dict[Unit, int] = {}
     for unit in sorted(found, key=attrgetter("file", "part")):
         counts, before = found[unit], reached.get(unit.file)
-        if counts is None or counts.first is None or counts.last is None:
-            continue
-        if before is not None and counts.reached != before and counts.first < before - round(lateness * 1e6):
-            late[unit] = before
-        reached[unit.file] = counts.last if before is None else max(before, counts.last)
-    return late
-
-
-def units_of(path: Path, number: int, layout: RawLayout) -> list[Unit]:
-    """Divide a raw file, which has a number, into units: its parts if it may be read in parts, or else all of it."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    begins = [0] if packed else part_begins(path, layout, PART_BYTES)
-    ends: list[int | None] = [*begins[1:], None]
-    size = path.stat().st_size
-    return [
-        Unit(f"rows-{number:05}-{part:05}", str(path), number, part, begin, end, (size if end is None else end) - begin)
-        for part, (begin, end) in enumerate(zip(begins, ends, strict=True))
-    ]
+        if counts is not None and counts.last is not None:
+            yield unit, counts, before
+            reached[unit.file] = counts.last if before is None else max(before, counts.last)
 
 
 def _now(path: str) -> RawFile | None:
@@ -660,9 +662,3 @@ def _now(path: str) -> RawFile | None:
 def _is_made(piece: Piece, written: WrittenFile | None) -> bool:
     """Whether a file of the result is written, of as many rows as there are for it now."""
     return written is not None and (written.hours, written.of) == (piece.hours, piece.rows)
-
-
-def likely_lines(units: Sequence[Unit], layout: RawLayout) -> float:
-    """Number of lines that units seem to have."""
-    lines = {path: likely_rows(Path(path), layout) for path in {unit.path for unit in units}}
-    return sum(lines[unit.path] * unit.size / max(Path(unit.path).stat().st_size, 1) for unit in units)

@@ -25,7 +25,7 @@ class Progress(NamedTuple):
     Parameters
     ----------
     stage
-        Stage at present: ``parse``, ``write`` or ``profile``.
+        Stage at present: ``unpack``, ``parse``, ``write`` or ``profile``; ``follow`` while files are waited for.
     share
         Share of the stage that is done, from 0 to 1; of files whose rows nobody has counted it is an estimate.
     rows

@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.late_rows import behind
 from synergy_nb.traces.profiles.surveys import surveyed, to_bytes
-from synergy_nb.traces.raw_files import Malformed, RawLayout, Tally, raw_tables
+from synergy_nb.traces.raw_files import Malformed, RawLayout, Tally, lines_before, raw_tables
 
 KEPT: Final = 1000  # malformed lines of a unit, and late rows, that are described each
 HOUR: Final = 3_600_000_000  # microseconds
-_BLOCK: Final = 1 << 22  # bytes of a file that are read at a time to count lines
 #: Latenesses of which it is counted how many rows come later than them, seconds.
 LATENESSES: Final = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
 _LATE: Final = tuple(round(each * 1e6) for each in LATENESSES)
@@ -44,6 +43,9 @@ class Unit(msgspec.Struct, frozen=True):
     begin: int = 0
     end: int | None = None
     size: int = 0  # bytes
+    # byte from which on rows are read for the latest event time before it; begin: none are
+    before: int = 0
+    unpacked: bool = False  # whether the bytes are those of a copy of the file, which is packed
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -96,6 +98,16 @@ def stored_rows(folder: Path, unit: Unit) -> Path:
     return folder / f"{unit.name}.parquet"
 
 
+def source_of(folder: Path, unit: Unit) -> Path:
+    """Path of the file of which a unit is a part: the raw file, or its copy in the folder of work."""
+    return folder / f"rows-{unit.file:05}.unpacked" if unit.unpacked else Path(unit.path)
+
+
+def has_no_room(error: OSError) -> bool:
+    """Whether a disk is full, or a file may not be as large."""
+    return error.errno in _FULL
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that is either whole or not there."""
     unfinished = path.with_name(f"{path.name}.part")
@@ -109,26 +121,37 @@ def parse(
     """Parse a unit, and store its rows and counts in the folder of work.
 
     ``lateness``: seconds by which a row may be earlier than the latest one before it, others are left out; None: no
-    row comes too late. ``reached``: latest event time before the unit, microseconds; None: nothing is known of it.
-    Raises ``ValueError`` if the file cannot be read; ``OSError`` if there is no room.
+    row comes too late. ``reached``: latest event time before the unit, microseconds; None: that of the rows just before
+    it. Raises ``ValueError`` if the file cannot be read; ``OSError`` if there is no room.
     """
-    done, target = counts_of(folder, unit), stored_rows(folder, unit)
-    if done is not None and done.reached == reached and target.exists():  # Spark has begun the unit twice
+    done, target, source = counts_of(folder, unit), stored_rows(folder, unit), source_of(folder, unit)
+    if done is not None and reached in (None, done.reached) and target.exists():  # Spark has begun the unit twice
         return done
     unfinished = target.with_name(f"{target.name}.part")
-    survey = _Survey(unit, lateness, reached)
+    survey = _Survey(unit, lateness, _just_before(unit, layout, source) if reached is None else reached)
     with _writer(unfinished, layout) as writer:
-        for table in survey.kept(raw_tables(Path(unit.path), layout, survey.tally, unit.begin, unit.end)):
+        for table in survey.kept(raw_tables(source, layout, survey.tally, unit.begin, unit.end)):
             writer.write_table(_arrow(table, writer.schema))
             (folder / f"{unit.name}.rows").write_bytes(b"%d" % survey.tally.rows)
     unfinished.replace(target)
     counts = survey.counts()
     if counts.rejected and unit.begin:
-        before = _line_ends(Path(unit.path), unit.begin)
+        before = lines_before(source, layout, unit.begin)
         rejected = [msgspec.structs.replace(each, line=each.line + before) for each in counts.rejected]
         counts = msgspec.structs.replace(counts, rejected=rejected)
     write_whole(folder / f"{unit.name}.json", msgspec.json.encode(counts))
     return counts
+
+
+def _just_before(unit: Unit, layout: RawLayout, source: Path) -> int | None:
+    """Latest event time of the rows just before a unit, microseconds; None: there are none.
+
+    Mostly it is the latest of all before it, so that the unit is parsed once.
+    """
+    if unit.before == unit.begin:
+        return None
+    tables = raw_tables(source, layout, Tally(), unit.before, unit.begin)
+    return max((int(table.get_column("time").to_physical().max()) for table in tables if table.height), default=None)  # type: ignore[arg-type]
 
 
 class Sorting(msgspec.Struct, frozen=True):
@@ -170,13 +193,13 @@ def parsed_or_said(
     try:
         parse(unit, layout, folder, lateness, reached)
     except OSError as error:
-        full = error.errno in _FULL
+        full = has_no_room(error)
         stored_rows(folder, unit).with_name(f"{unit.name}.parquet.part").unlink(missing_ok=True)  # makes room
         reason = os.strerror(error.errno) if error.errno else str(error)
         fault = UnitFault("disk" if full else "input", f"{folder if full else unit.path}: {reason}")
         write_whole(folder / f"{unit.name}.error", msgspec.json.encode(fault))
     except ValueError as error:
-        fault = UnitFault("input", str(error))
+        fault = UnitFault("input", str(error).replace(str(source_of(folder, unit)), unit.path))
         write_whole(folder / f"{unit.name}.error", msgspec.json.encode(fault))
 
 
@@ -261,16 +284,6 @@ class _Survey:
             later=self._later.tolist(),
             reached=self._before,
         )
-
-
-def _line_ends(path: Path, begin: int) -> int:
-    """Number of lines before those that begin from a byte on."""
-    ends, left = 0, begin
-    with path.open("rb") as file:
-        while left > 0 and (piece := file.read(min(_BLOCK, left))):
-            ends, left = ends + piece.count(b"\n"), left - len(piece)
-            last = piece
-        return ends if last.endswith(b"\n") else ends + 1
 
 
 def _rejected(path: str, line: Malformed) -> Rejected:

@@ -1,17 +1,19 @@
 """Captures of packets, pcap and pcapng, as tables: times, addresses, ports and sizes of the packets.
 
 Records are found one after the other, as each says how long it is; their headers are then decoded for many packets at
-once. A capture that is cut off or damaged cannot be read on, as nothing marks where the next record begins.
+once. A capture that is cut off or damaged cannot be read on, as nothing marks where the next record begins. For the
+same reason one that is read in parts is walked through first, from record to record.
 """
 
 from __future__ import annotations
 
 import gzip
 import ipaddress
+import mmap
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias, cast
 
@@ -19,7 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-__all__ = ["CAPTURE_COLUMNS", "capture_tables", "is_capture", "mean_record"]
+__all__ = ["CAPTURE_COLUMNS", "capture_begins", "capture_tables", "is_capture", "mean_record", "packets_before"]
 
 CAPTURE_COLUMNS: Final = {
     "time": "time", "protocol": "str", "source": "str", "source_port": "int", "destination": "str",
@@ -29,7 +31,12 @@ _PCAP: Final = {  # first bytes of a pcap: byte order, and nanoseconds of a unit
     b"\xd4\xc3\xb2\xa1": ("<", 1000), b"\xa1\xb2\xc3\xd4": (">", 1000),
     b"\x4d\x3c\xb2\xa1": ("<", 1), b"\xa1\xb2\x3c\x4d": (">", 1),
 }  # fmt: skip
+_PCAP_HEADER: Final = 24  # bytes before the first packet of a pcap
 _SECTION: Final = b"\n\r\r\n"  # first bytes of a pcapng
+_SECTION_BLOCK: Final = 0x0A0D0D0A  # kinds of blocks of a pcapng: one that begins a section, and one of an interface
+_INTERFACE: Final = 1
+_SIMPLE: Final = 3  # a packet without a time
+_PACKETS: Final = {2: "H2x", 6: "I"}  # other blocks with packets: how they begin, with the number of the interface
 _LONGEST: Final = 1 << 26  # bytes of a record: longer ones are damaged
 _MANY: Final = 1 << 15  # packets that are decoded at once
 _HEADERS: Final = 96  # bytes of a packet that its headers may take
@@ -70,12 +77,72 @@ def mean_record(path: Path) -> float:
     return sum(len(each.data) + 16 for each in first) / len(first) if first else 1.0
 
 
-def capture_tables(path: Path) -> Iterator[pl.DataFrame]:
+def capture_begins(path: Path, size: int) -> list[int]:
+    """Bytes at which packets begin, each about ``size`` after the one before; 0: what is before is to be read, too.
+
+    A capture that is damaged is not divided, since who reads it as a whole says how much of it is good; nor is a pcapng
+    that describes interfaces after its first packet, as those before are all that a part is told, nor what is packed.
+    """
+    found = [0]
+    try:
+        for at in _begins(path):
+            if at >= found[-1] + size:
+                found.append(at)
+    except _UndividedError:
+        return [0]
+    return found
+
+
+def packets_before(path: Path, begin: int) -> int:
+    """Number of packets before the one that begins at a byte, which is one of :func:`capture_begins`."""
+    return sum(1 for _ in takewhile(lambda at: at < begin, _begins(path)))
+
+
+class _UndividedError(Exception):
+    """A capture that has to be read as a whole."""
+
+
+def _begins(path: Path) -> Iterator[int]:
+    """Yield the bytes at which the packets of a capture begin; of one that is packed none.
+
+    Raises ``_UndividedError`` if the capture cannot be divided.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data[:4] in _PCAP:
+            yield from _begins_of_pcap(data, _PCAP[data[:4]][0])
+        elif data[:4] == _SECTION:
+            yield from _begins_of_section(data, _order(data[8:12]))
+
+
+def _begins_of_pcap(data: mmap.mmap, order: str) -> Iterator[int]:
+    kept, at, end = struct.Struct(f"{order}I").unpack_from, _PCAP_HEADER, len(data)
+    while at < end:
+        size = kept(data, at + 8)[0] if at + 16 <= end else _LONGEST + 1
+        if size > _LONGEST or at + 16 + size > end:
+            raise _UndividedError
+        yield at
+        at += 16 + size
+
+
+def _begins_of_section(data: mmap.mmap, order: str) -> Iterator[int]:
+    block, at, end, begun = struct.Struct(f"{order}II").unpack_from, 0, len(data), False
+    while at < end:
+        kind, size = block(data, at) if at + 8 <= end else (0, 0)
+        if not 12 <= size <= _LONGEST + 12 or at + size > end or (begun and kind in (_SECTION_BLOCK, _INTERFACE)):
+            raise _UndividedError
+        if kind in _PACKETS:
+            begun = True
+            yield at
+        at += size
+
+
+def capture_tables(path: Path, begin: int = 0, end: int | None = None) -> Iterator[pl.DataFrame]:
     """Yield the packets of a capture as tables of :data:`CAPTURE_COLUMNS`, in the order of the file.
 
-    Raises ``ValueError`` if it is damaged or cut off, or of a link type that is not known.
+    ``begin``, ``end``: bytes between which they begin, of :func:`capture_begins`; None: up to the end. Raises
+    ``ValueError`` if it is damaged or cut off, or of a link type that is not known.
     """
-    packets = _packets(path)
+    packets = _packets(path, begin, end)
     while some := list(islice(packets, _MANY)):
         links = {each.link for each in some}
         if unknown := next((link for link in sorted(links) if link not in _LINKS), None):
@@ -100,12 +167,12 @@ def _opened(path: Path) -> BinaryIO:
     return cast("BinaryIO", gzip.open(path)) if packed else path.open("rb")
 
 
-def _packets(path: Path) -> Iterator[Packet]:
+def _packets(path: Path, begin: int = 0, end: int | None = None) -> Iterator[Packet]:
     number = 0
     try:
         with _opened(path) as file:
             start = _read(file, 4)
-            records = _of_section(file) if start == _SECTION else _of_pcap(file, *_PCAP[start])
+            records = _of_section(file, begin, end) if start == _SECTION else _of_pcap(file, *_PCAP[start], begin, end)
             for packet in records:
                 number += 1
                 yield packet
@@ -124,37 +191,52 @@ def _read(file: BinaryIO, size: int) -> bytes:
     return data
 
 
-def _of_pcap(file: BinaryIO, order: str, unit: int) -> Iterator[Packet]:
+def _of_pcap(file: BinaryIO, order: str, unit: int, begin: int, end: int | None) -> Iterator[Packet]:
     link = struct.unpack(f"{order}I", _read(file, 20)[16:])[0] & 0x0FFFFFFF
     header = struct.Struct(f"{order}IIII")
-    while start := file.read(16):
+    at = max(begin, _PCAP_HEADER)
+    if begin:
+        file.seek(at)
+    while (end is None or at < end) and (start := file.read(16)):
         seconds, rest, kept, size = header.unpack(start)
+        at += 16 + kept
         yield Packet(seconds * 1_000_000_000 + rest * unit, link, size, _read(file, kept))
 
 
-def _of_section(file: BinaryIO) -> Iterator[Packet]:
+def _order(mark: bytes) -> str:
+    """Order of bytes in a section of a pcapng, by the mark that it begins with."""
+    return "<" if mark == b"\x4d\x3c\x2b\x1a" else ">"
+
+
+def _of_section(file: BinaryIO, begin: int, end: int | None) -> Iterator[Packet]:
     """Packets of a pcapng whose first four bytes have been read."""
-    order, kind = "<", 0x0A0D0D0A
+    order, kind, at = "<", _SECTION_BLOCK, 0
     links: list[tuple[int, Callable[[int], int]]] = []
     start = _read(file, 4)
-    while start:
-        if kind == 0x0A0D0D0A:
-            mark = _read(file, 4)
-            order = "<" if mark == b"\x4d\x3c\x2b\x1a" else ">"
+    while start and (end is None or at < end):
+        if kind == _SECTION_BLOCK:
+            order = _order(_read(file, 4))
             (length,) = struct.unpack(f"{order}I", start)
             _read(file, length - 12)
             links = []
         else:
             (length,) = struct.unpack(f"{order}I", start)
-            body = _read(file, length - 12) + _read(file, 4)
-            if kind == 1:
-                links.append((struct.unpack_from(f"{order}H", body)[0], _clock(body[8:-4], order)))
-            elif kind == 6:
-                interface, high, low, kept, size = struct.unpack_from(f"{order}IIIII", body)
-                if interface >= len(links):
-                    raise EOFError(f"a packet of interface {interface}, which is not described")
-                link, nanoseconds = links[interface]
-                yield Packet(nanoseconds(high << 32 | low), link, size, body[20 : 20 + kept])
+            if kind in _PACKETS and at < begin:  # what is said of interfaces has been read
+                length = begin - at
+                file.seek(begin)
+            else:
+                body = _read(file, length - 12) + _read(file, 4)
+                if kind == _INTERFACE:
+                    links.append((struct.unpack_from(f"{order}H", body)[0], _clock(body[8:-4], order)))
+                elif kind in _PACKETS:
+                    interface, high, low, kept, size = struct.unpack_from(f"{order}{_PACKETS[kind]}IIII", body)
+                    if interface >= len(links):
+                        raise EOFError(f"a packet of interface {interface}, which is not described")
+                    link, nanoseconds = links[interface]
+                    yield Packet(nanoseconds(high << 32 | low), link, size, body[20 : 20 + kept])
+                elif kind == _SIMPLE:
+                    raise EOFError("a packet without a time")
+        at += length
         head = file.read(8)
         if head and len(head) < 8:
             raise EOFError("it ends within a block")

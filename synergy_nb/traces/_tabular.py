@@ -29,7 +29,7 @@ from synergy_nb.traces._quoting import Quoting, quoting
 from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, Rejected, decoded, shown, split
 from synergy_nb.traces._typed_columns import Bad, Malformed, Tally, doubt_of, each_bad, exactly, typed
 from synergy_nb.traces.first_lines import BOM, first_line, names_of, separator_of
-from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, bytes_between, pieces, too_long, whole_lines
+from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, bytes_between, pieces, too_long
 from synergy_nb.traces.times import BASIC_DATES
 
 SAMPLE: Final = 1000  # number of rows from which the types of CSV columns are inferred if none are stated
@@ -208,13 +208,16 @@ def row_begins(path: Path, layout: CsvLayout, size: int) -> list[int]:
     return found if found[-1] < at + len(rest) else found[:-1] or [0]
 
 
-def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields."""
+def tcp_blocks(blocks: Iterable[tuple[int, bytes]], tally: Tally) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields.
+
+    ``blocks``: whole lines, each block with the number of its first one.
+    """
     kinds = TRACE_SCHEMAS["tcp"]
     names = list(kinds)
     fields = CsvFields(" ", names, kinds, names, quotes=False, unit="s")
     line_parser, fast = _LineParser(fields), _FastParser(fields)
-    for number, data in whole_lines(path, encoding):
+    for number, data in blocks:
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
         plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
         block = (fast.block(data, last=True) if plain else None) or line_parser.block(data, number, last=True)

@@ -19,7 +19,14 @@ import pyarrow.parquet as pq
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.tables.column_kinds import column_kind
 from synergy_nb.plan.terms.units import did_you_mean
-from synergy_nb.traces._captures import CAPTURE_COLUMNS, capture_tables, is_capture, mean_record
+from synergy_nb.traces._captures import (
+    CAPTURE_COLUMNS,
+    capture_begins,
+    capture_tables,
+    is_capture,
+    mean_record,
+    packets_before,
+)
 from synergy_nb.traces._columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces._local_times import states_zone, tables_in_utc, zone_of
 from synergy_nb.traces._parquet import parquet_blocks, stored
@@ -37,7 +44,16 @@ from synergy_nb.traces._typed_columns import Malformed, Tally, exactly
 from synergy_nb.traces.first_lines import BOM
 from synergy_nb.traces.line_tables import LineTables
 from synergy_nb.traces.logs import LOGS, log_block
-from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, check_encoding, head, too_long, whole_lines
+from synergy_nb.traces.text_files import (
+    LONGEST,
+    UTF8,
+    beginning,
+    check_encoding,
+    head,
+    is_packed,
+    too_long,
+    whole_lines,
+)
 from synergy_nb.traces.trace_files import sniff
 from synergy_nb.traces.trace_sizes import unpacking
 
@@ -47,6 +63,8 @@ __all__ = [
     "RawLayout",
     "Tally",
     "likely_rows",
+    "lines_before",
+    "may_be_divided",
     "part_begins",
     "raw_layout",
     "raw_tables",
@@ -201,10 +219,10 @@ def _tables(path: Path, layout: RawLayout, tally: Tally, begin: int, end: int | 
     if layout.format == "csv":
         return csv_blocks(path, _of_csv(path, layout), tally, layout.encoding, begin, end)
     if layout.format == "pcap":
-        return _counted(capture_tables(path), tally)
-    if layout.format == "tcp":
-        return tcp_blocks(path, tally, layout.encoding)
+        return _counted(capture_tables(path, begin, end), tally)
     blocks = whole_lines(path, layout.encoding) if end is None and not begin else _lines_between(path, begin, end)
+    if layout.format == "tcp":
+        return tcp_blocks(blocks, tally)
     if layout.format == "counts":
         return count_tables(blocks, layout.start, layout.step, tally)
     parse = _parser(path, layout, tally)
@@ -223,26 +241,46 @@ def _of_csv(path: Path, layout: RawLayout) -> CsvLayout:
     )
 
 
+def may_be_divided(layout: RawLayout) -> bool:
+    """Whether a raw file may be read in parts, if it is not packed.
+
+    Its rows have to be packets of a capture, or lines, and no other sign may have the byte of a line feed.
+    """
+    by_line = layout.format in LOGS or layout.format in ("csv", "jsonl", "tcp", "zeek", *LINE_FORMATS)
+    return layout.format == "pcap" or (by_line and codecs.lookup(layout.encoding).name == UTF8)
+
+
 def part_begins(path: Path, layout: RawLayout, size: int) -> list[int]:
     """Bytes of a raw file, not packed, from which on it may be read in parts of about ``size`` bytes; 0: as a whole.
 
-    Its rows have to be lines, and no other sign may have the byte of a line feed. A CSV file is read once for that, as
-    its quoted fields may have line ends.
+    A CSV file is read once for that, as its quoted fields may have line ends; of a capture, where its packets begin.
     """
-    if path.stat().st_size <= size or codecs.lookup(layout.encoding).name != UTF8:
+    if path.stat().st_size <= size or not may_be_divided(layout):
         return [0]
+    if layout.format == "pcap":
+        return capture_begins(path, size)
     if layout.format == "csv":
         return row_begins(path, _of_csv(path, layout), size)
-    by_line = layout.format in LOGS or layout.format in ("jsonl", "zeek", *LINE_FORMATS)
-    return list(range(0, path.stat().st_size, size)) if by_line else [0]
+    return list(range(0, path.stat().st_size, size))
+
+
+def lines_before(path: Path, layout: RawLayout, begin: int) -> int:
+    """Number of lines, or packets, of a raw file before those that begin from a byte on."""
+    if layout.format == "pcap":
+        return packets_before(path, begin)
+    ends, left = 0, begin
+    with path.open("rb") as file:
+        while left > 0 and (piece := file.read(min(_BLOCK, left))):
+            ends, left = ends + piece.count(b"\n"), left - len(piece)
+            last = piece
+        return ends if last.endswith(b"\n") else ends + 1
 
 
 def likely_rows(path: Path, layout: RawLayout) -> float:
     """Number of rows that a raw file seems to have, from its size and its beginning."""
     if layout.format == "parquet":
         return float(pq.read_metadata(path).num_rows)
-    packed = head(path)[:2] == b"\x1f\x8b"
-    size = path.stat().st_size * (unpacking(path) if packed else 1.0)
+    size = path.stat().st_size * (unpacking(path) if is_packed(path) else 1.0)
     if layout.format == "pcap":
         return size / mean_record(path)
     text, whole = beginning(path, _FIRST, layout.encoding)

@@ -25,9 +25,11 @@ __all__ = [
     "bytes_between",
     "check_encoding",
     "head",
+    "is_packed",
     "likely_encoding",
     "pieces",
     "too_long",
+    "unpacked",
     "whole_lines",
 ]
 
@@ -43,6 +45,7 @@ PACKED: Final = {
     b"\xfd7zXZ": "xz",
     b"(\xb5/\xfd": "zstd",
 }
+_GZIP: Final = b"\x1f\x8b"  # first bytes of a gzipped file
 _READ: Final = 1 << 16  # bytes of a gzipped file that are read at a time
 
 
@@ -179,6 +182,20 @@ def whole_lines(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, bytes]]
         yield number, rest
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is gzipped."""
+    return head(path)[:2] == _GZIP
+
+
+def unpacked(path: Path) -> Iterator[bytes]:
+    """Yield the content of a gzipped file, whatever it is, in pieces of about :data:`BLOCK`.
+
+    Raises ValueError if it is damaged or cut off.
+    """
+    with path.open("rb") as file:
+        yield from _unzipped(file, path, BLOCK)
+
+
 def too_long(path: Path, number: int) -> ValueError:
     """Make the error about a line that does not fit into memory."""
     return ValueError(f"{path}: line {number}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
@@ -215,7 +232,7 @@ def _pieces(path: Path, size: int, encoding: str) -> Iterator[bytes]:
     begun = False
     blank = b""  # white space so far: a file with nothing else is empty
     with path.open("rb") as file:
-        for piece in _unzipped(file, path, size) if start[:2] == b"\x1f\x8b" else iter(lambda: file.read(size), b""):
+        for piece in _unzipped(file, path, size) if start[:2] == _GZIP else iter(lambda: file.read(size), b""):
             if begun:
                 yield piece
                 continue
@@ -241,7 +258,7 @@ def _packed(start: bytes) -> str:
 def _check_text(path: Path, start: bytes, encoding: str) -> None:
     """Refuse what is no text, by the first bytes after unpacking."""
     packed = _packed(start[:512])
-    if packed or start[:2] == b"\x1f\x8b":
+    if packed or start[:2] == _GZIP:
         program = packed or "gzip"
         raise ValueError(f"{path}: packed twice, first by {program}; expected a gzipped text, so unpack it first")
     if codecs.lookup(encoding).name != UTF8:
@@ -255,18 +272,22 @@ def _check_text(path: Path, start: bytes, encoding: str) -> None:
 def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
     """Yield the content of a gzip file with one or several members, in pieces of ``size`` bytes or a little more."""
     before = held = 0
+    begin, at, number = 0, 0, 1  # of a member: its first byte, that up to which it is read, and its number
     waiting: list[bytes] = []
     member = zlib.decompressobj(31)  # with gzip's header and checksum
     try:
         while packed := file.read(_READ):
             while packed:
                 if member.eof:
+                    at += len(packed)
                     packed = packed.lstrip(b"\0")  # padding between members
+                    at -= len(packed)
                     if not packed:
                         break
-                    member = zlib.decompressobj(31)
+                    member, begin, number = zlib.decompressobj(31), at, number + 1
                 text = member.decompress(packed, size)
-                packed = member.unconsumed_tail or member.unused_data
+                left = member.unconsumed_tail or member.unused_data
+                at, packed = at + len(packed) - len(left), left
                 waiting.append(text)
                 held += len(text)
                 if held >= size:
@@ -275,8 +296,10 @@ def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
         if not member.eof:
             raise EOFError("it ends before its end-of-stream mark")
     except (EOFError, zlib.error) as error:
+        where = f" in its member {number}, which begins at byte {begin:,}" if number > 1 else ""
         raise ValueError(
-            f"{path}: damaged or cut-off gzip file after {before + held} bytes of text ({error}); expected a whole one"
+            f"{path}: damaged or cut-off gzip file after {before + held} bytes of text{where} ({error}); expected a "
+            "whole one"
         ) from None
     if waiting:
         yield b"".join(waiting)

@@ -23,7 +23,7 @@ from synergy_nb.traces._tabular import csv_blocks, csv_layout, tcp_blocks
 from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces.first_lines import separator_of
 from synergy_nb.traces.logs import LOGS, log_blocks
-from synergy_nb.traces.text_files import UTF8, beginning, head
+from synergy_nb.traces.text_files import UTF8, beginning, head, whole_lines
 
 __all__ = ["Malformed", "Opened", "opened", "sniff"]
 
@@ -161,7 +161,9 @@ def opened(
     beginning(path, 1, encoding)  # raises an error if the file does not exist or is no text
     schema = dict(TRACE_SCHEMAS[kind])
     if kind == "tcp":
-        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally, encoding))
+        return Opened(
+            path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(whole_lines(path, encoding), tally)
+        )
     return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally, encoding))
 
 

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_stream.pipeline import PrepareError, Progress, prepare
+from spark_stream.pipeline import _dividing as dividing
 from spark_stream.pipeline import _preparing as preparing
+from spark_stream.pipeline._dividing import divided, likely_lines, remove_copies, units_of, unpack_again
 from spark_stream.pipeline._inputs import check_fits, common_layout, raw_files
 from spark_stream.pipeline._judging import judge, quarantine
 from spark_stream.pipeline._pieces import Piece, groups_of, pieces_of, slices_of
@@ -31,6 +33,7 @@ from spark_stream.pipeline._units import (
     parse,
     parsed_or_said,
     rows_so_far,
+    source_of,
     stored_rows,
     write_sorted,
 )
@@ -50,7 +53,9 @@ from spark_stream.pipeline._work_folder import (
 from synergy_nb.traces.profiles.profiling import RawOrder
 from synergy_nb.traces.profiles.surveys import from_bytes
 from synergy_nb.traces.raw_files import raw_layout
+from synergy_nb.traces.text_files import unpacked
 
+GZIP = b"\x1f\x8b"  # its first bytes
 ANYWHERE = "unix:///nowhere/connect"  # no server: what is refused is refused before Spark is asked
 
 
@@ -230,7 +235,7 @@ def test_two_jobs_do_not_write_one_folder(tmp_path: Path) -> None:
 
 def parsed(path: Path, folder: Path, lateness: float | None = None) -> tuple[Unit, UnitCounts]:
     folder.mkdir(exist_ok=True)
-    (unit,) = preparing.units_of(path, 0, raw_layout(path))
+    (unit,) = units_of(path, 0, raw_layout(path))
     return unit, parse(unit, raw_layout(path), folder, lateness)
 
 
@@ -262,22 +267,146 @@ def test_rows_of_a_part_are_late_by_those_of_the_parts_before_it(
     times = [*range(20), 60, *range(21, 40), 45, 52, *range(41, 60), *range(55, 80)]
     path = csv_file(tmp_path / "raw", *(f"{at},{n}" for n, at in enumerate(times)))
     layout, lateness = raw_layout(path), 10.0
-    _, whole = parsed(path, tmp_path / "whole", lateness)
+    unit, whole = parsed(path, tmp_path / "whole", lateness)
     assert whole.late > 20
-    monkeypatch.setattr(preparing, "PART_BYTES", 60)
+    (tmp_path / "back").mkdir()
+    monkeypatch.setattr(dividing, "PART_BYTES", 60)
+    monkeypatch.setattr(dividing, "_BACK", 1)
     monkeypatch.setattr("synergy_nb.traces.text_files.BLOCK", 60)
-    units = preparing.units_of(path, 0, layout)
+    units = units_of(path, 0, layout)
     assert len(units) > 5
     found = {unit: parse(unit, layout, tmp_path, lateness) for unit in units}
     again = late_beside_others(found, lateness)
-    assert 1 < len(again) < len(units) - 2
+    assert 1 < len(again) < len(units) - 2  # those of which the row just before is not the latest
+    alone = raw_order(found)
+    assert alone is not None
+    assert alone.in_parts
     found |= {unit: parse(unit, layout, tmp_path, lateness, reached) for unit, reached in again.items()}
     assert not late_beside_others(found, lateness)
+    monkeypatch.setattr(dividing, "_BACK", 10_000)  # bytes: all rows before it
+    others = {unit: parse(unit, layout, tmp_path / "back", lateness) for unit in units_of(path, 0, layout)}
+    assert not late_beside_others(others, lateness)
+    assert raw_order(others) == raw_order({unit: whole})
     assert (sum(each.late for each in found.values()), sum(each.rows for each in found.values())) == (
         whole.late, whole.rows,
     )  # fmt: skip
     kept = [n for unit in units for n in pq.read_table(stored_rows(tmp_path, unit))["n"].to_pylist()]
     assert kept == pq.read_table(tmp_path / "whole/rows-00000-00000.parquet")["n"].to_pylist()
+
+
+# -- packed files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dividing, "PART_BYTES", 300)
+    monkeypatch.setattr(dividing, "_BACK", 100)
+    monkeypatch.setattr("synergy_nb.traces.text_files.BLOCK", 100)
+
+
+def packed_file(path: Path, rows: int) -> Path:
+    """A file with two members, the first of which ends within a row."""
+    data = "".join(f'{{"time": {3600 * n}, "n": {n}}}\n' for n in range(rows)).encode()
+    path.write_bytes(gzip.compress(data[:333]) + gzip.compress(data[333:]))
+    return path
+
+
+def unwatched(share: float) -> None:
+    assert 0 <= share <= 1
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_large_packed_file_is_unpacked_and_divided(tmp_path: Path) -> None:
+    path, small = packed_file(tmp_path / "raw 1.gz", 60), packed_file(tmp_path / "small.gz", 9)
+    work, layout = tmp_path / "work", raw_layout(path)
+    work.mkdir()
+    units = divided({0: path, 1: small}, layout, work, unwatched)
+    assert len(units) > 4
+    assert [unit.unpacked for unit in units] == [True] * (len(units) - 1) + [False]  # the small one stays as it is
+    (tmp_path / "whole").mkdir()
+    (alone,) = units_of(path, 0, layout)
+    whole = parse(alone, layout, tmp_path / "whole", None)
+    found = {unit: parse(unit, layout, work, None) for unit in units[:-1]}
+    assert sum(counts.rows for counts in found.values()) == whole.rows == 60
+    stored = [n for unit in found for n in pq.read_table(stored_rows(work, unit))["n"].to_pylist()]
+    assert stored == list(range(60))
+    remove_copies(work)
+    assert not list(work.glob("*.unpacked"))
+    unpack_again(units, work, unwatched)
+    assert source_of(work, units[0]).read_bytes() == gzip.decompress(path.read_bytes())
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_packed_file_that_is_a_small_share_of_all_is_not_unpacked(tmp_path: Path) -> None:
+    path = packed_file(tmp_path / "raw.gz", 60)
+    units = divided(dict.fromkeys(range(20), path), raw_layout(path), tmp_path, unwatched)
+    assert [unit.unpacked for unit in units] == [False] * 20
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_damaged_member_is_named_with_its_place_and_no_copy_stays(tmp_path: Path) -> None:
+    path = packed_file(tmp_path / "raw.gz", 60)
+    layout, data = raw_layout(path), path.read_bytes()
+    place = f" in its member 2, which begins at byte {data.index(GZIP, 1)}"
+    for wrong, said in (
+        (data[:-9], rf"{place} \(it ends before"),
+        (data[:-8] + bytes(8), rf"{place} \(.*incorrect data check"),
+        (data[:60], r" \(it ends before"),
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(ValueError, match=rf"raw\.gz: damaged or cut-off gzip file after \d+ bytes of text{said}"):
+            list(unpacked(path))
+    path.write_bytes(data[:-9])
+    with pytest.raises(ValueError, match=r"raw\.gz: damaged"):
+        divided({0: path}, layout, tmp_path, unwatched)
+    assert not list(tmp_path.glob("*.unpacked*"))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_without_room_for_a_copy_a_packed_file_is_read_as_it_is(tmp_path: Path) -> None:
+    path = packed_file(tmp_path / "raw.gz", 60)
+    layout, limits = raw_layout(path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    copied = divided({0: path}, layout, tmp_path, unwatched)
+    remove_copies(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        (unit,) = divided({0: path}, layout, tmp_path, unwatched)
+        with pytest.raises(OSError, match="No space left"):
+            unpack_again(copied, tmp_path, unwatched)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.glob("*.unpacked*"))
+    assert parse(unit, layout, tmp_path, None).rows == 60
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_copies_end_when_nobody_waits_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed_file(tmp_path / "raw.gz", 60)
+    layout = raw_layout(path)
+    monkeypatch.setattr(dividing, "unpacked", lambda _: iter(lambda: b"", None))  # without an end
+    monkeypatch.setattr(dividing, "_LOOK", 0.001)
+
+    def watch(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        divided({0: path}, layout, tmp_path, watch)
+    assert not list(tmp_path.glob("*.unpacked*"))
+
+
+def test_the_longest_units_are_parsed_first(tmp_path: Path) -> None:
+    paths = [jsonl_file(tmp_path / f"{rows}", rows) for rows in (2, 40, 9)]
+    units = [unit for number, path in enumerate(paths) for unit in units_of(path, number, raw_layout(path))]
+    assert [unit.file for unit in likely_lines(units, raw_layout(paths[0]), tmp_path)] == [1, 2, 0]
+
+
+def test_what_is_wrong_in_a_copy_is_told_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "raw.gz"
+    unit = Unit("rows-00000-00000", str(path), 0, unpacked=True)
+    layout = raw_layout(csv_file(tmp_path / "plain", "1,1"))
+    source_of(tmp_path, unit).write_bytes(b"")
+    parsed_or_said(unit, layout, tmp_path, None)
+    assert fault_in(tmp_path) == UnitFault("input", f"{path}: empty; expected a trace")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +422,7 @@ def test_files_that_cannot_be_read_are_named(name: str, data: bytes, said: str, 
     path = tmp_path / name
     path.write_bytes(data)
     try:
-        (unit,) = preparing.units_of(path, 0, raw_layout(path, "csv"))
+        (unit,) = units_of(path, 0, raw_layout(path, "csv"))
     except ValueError as error:
         text = str(error)  # its beginning is wrong already
     else:
@@ -312,7 +441,7 @@ def test_a_full_disk_leaves_no_half_unit(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
-        (unit,) = preparing.units_of(path, 0, raw_layout(path))
+        (unit,) = units_of(path, 0, raw_layout(path))
         (tmp_path / "work").mkdir()
         parsed_or_said(unit, raw_layout(path), tmp_path / "work", None)
     finally:
@@ -329,7 +458,7 @@ def test_a_file_of_the_result_is_sorted_slice_by_slice(tmp_path: Path, monkeypat
         csv_file(tmp_path / "b", "7200,1", "3600,2", "3601,3"),
         csv_file(tmp_path / "a", "3600,4", "10800,5", "0,6"),
     ]
-    units = [unit for number, path in enumerate(files) for unit in preparing.units_of(path, number, raw_layout(path))]
+    units = [unit for number, path in enumerate(files) for unit in units_of(path, number, raw_layout(path))]
     hours: dict[int, int] = {}
     for unit in units:
         for hour, rows in parse(unit, raw_layout(files[0]), tmp_path, None).hours.items():
@@ -355,10 +484,11 @@ def test_a_file_of_the_result_is_sorted_slice_by_slice(tmp_path: Path, monkeypat
 def test_lines_of_a_divided_file_have_their_numbers_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "PART_BYTES", 100)
+    monkeypatch.setattr(dividing, "PART_BYTES", 100)
+    monkeypatch.setattr(dividing, "_BACK", 20)
     path = jsonl_file(tmp_path / "raw", 30, bad=(0, 11, 29))
     layout = raw_layout(path)
-    units = preparing.units_of(path, 0, layout)
+    units = units_of(path, 0, layout)
     assert len(units) > 4
     found = {unit: parse(unit, layout, tmp_path, None) for unit in units}
     assert sum(counts.rows for counts in found.values()) == 27

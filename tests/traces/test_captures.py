@@ -6,12 +6,13 @@ import datetime as dt
 import gzip
 import ipaddress
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from synergy_nb.traces.raw_files import Tally, likely_rows, raw_layout, raw_tables
+from synergy_nb.traces.raw_files import Tally, likely_rows, lines_before, part_begins, raw_layout, raw_tables
 
 ETHERNET = b"\1" * 12
 AT = dt.datetime.fromisoformat("2026-01-31T12:00:00")
@@ -117,6 +118,7 @@ def test_interfaces_of_different_link_types_keep_their_order(tmp_path: Path) -> 
         (pcapng(PACKETS)[:-3], r"cut-off capture after 6 packets"),
         (gzip.compress(pcap(PACKETS))[:-20], r"cut-off capture after \d packets"),
         (pcap(PACKETS) + b"\xff" * 16, r"cut-off capture after 7 packets \(a record of 4,294,967,295 bytes\)"),
+        (pcapng(PACKETS) + block(3, bytes(8)), r"after 7 packets \(a packet without a time\)"),
         (pcap(PACKETS, link=147), "link type 147; expected Ethernet"),
     ],
 )
@@ -136,3 +138,44 @@ def test_text_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "raw").write_text("1 2 3\n")
     with pytest.raises(ValueError, match="raw: not a capture of packets; expected pcap or pcapng"):
         raw_layout(tmp_path / "raw", "pcap")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [pcap(PACKETS * 3), pcap(PACKETS * 3, order=">"), pcap(PACKETS * 3, nano=True), pcapng(PACKETS * 3)],
+    ids=["pcap", "big-endian", "nanoseconds", "pcapng"],
+)
+def test_a_capture_is_read_in_parts_that_begin_with_packets(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "raw"
+    whole = read(path, data)
+    layout = raw_layout(path, "pcap")
+    for size in (1, 100, 500):
+        begins = part_begins(path, layout, size)
+        assert all(after - before >= size for before, after in pairwise(begins))
+        bounds = zip(begins, [*begins[1:], None], strict=True)
+        parts = [list(raw_tables(path, layout, Tally(), begin, end)) for begin, end in bounds]
+        assert len(parts) > 2
+        assert pl.concat(table for part in parts for table in part).equals(whole)
+        before = [sum(table.height for part in parts[:place] for table in part) for place in range(len(parts))]
+        assert [lines_before(path, layout, begin) for begin in begins] == before
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pcap(PACKETS)[:-3], pcap(PACKETS) + b"\xff" * 16, pcapng(PACKETS)[:-3], pcapng(PACKETS) + bytes(5),
+        pcapng(PACKETS) + pcapng(PACKETS), gzip.compress(pcap(PACKETS)),
+    ],
+    ids=["cut", "damaged", "cut-pcapng", "damaged-pcapng", "two-sections", "gzip"],
+)  # fmt: skip
+def test_other_captures_are_not_divided(data: bytes, tmp_path: Path) -> None:
+    """Who reads a damaged one as a whole says what is wrong; a part of one would know too few interfaces."""
+    path = tmp_path / "raw"
+    path.write_bytes(data)
+    assert part_begins(path, raw_layout(path), 100) == [0]
+
+
+def test_obsolete_blocks_of_packets_are_read(tmp_path: Path) -> None:
+    packet = struct.pack("<HHIIII", 1, 9, 0, 5, 44, 44) + PACKETS[0]
+    found = read(tmp_path / "raw", pcapng(PACKETS[2:3]) + block(2, packet))
+    assert found["source"].to_list() == ["fe80::1", "10.0.0.1"]

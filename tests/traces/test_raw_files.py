@@ -57,7 +57,7 @@ def test_a_format_is_recognised_and_read(kind: str, tmp_path: Path) -> None:
     assert rows(zipped, raw_layout(zipped), Tally()).equals(found)
 
 
-@pytest.mark.parametrize("kind", ["ncsa", "jsonl", "zeek"])
+@pytest.mark.parametrize("kind", ["ncsa", "jsonl", "zeek", "tcp"])
 def test_parts_of_a_file_have_its_rows_wherever_they_begin(kind: str, tmp_path: Path) -> None:
     path = written(tmp_path / "raw", [MAKERS[kind](n) for n in range(12)])
     layout = raw_layout(path)

@@ -194,7 +194,7 @@ def test_tcp_traces_in_blocks_are_what_a_literal_reader_makes_of_them(
     path.write_bytes(body)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "BLOCK", block)
-        found = by_blocks(path, lambda tally: tabular.tcp_blocks(path, tally))
+        found = by_blocks(path, lambda tally: tabular.tcp_blocks(text_files.whole_lines(path), tally))
     fields = []
     for number, line in enumerate(body.split(b"\n"), start=1):
         text = line.decode("utf-8", "replace")
