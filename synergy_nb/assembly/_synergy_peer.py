@@ -222,6 +222,7 @@ class SynergyPeer:
             self.probing.tolerated_excess,
             config.replication.retained,
             _preferred,
+            durable=config.session.durable,
         )
         deciders: dict[str, Decider] = {
             "composed": self.composition,
@@ -265,8 +266,10 @@ class SynergyPeer:
             self._offers,
             self.ledger.server,
         )
-        rebuilding = None
-        if config.replication.rebuild:
+        rebuilding, replication = None, config.replication
+        if config.session.durable:  # what a folder has of a reader is of all its streams
+            replication = msgspec.structs.replace(replication, theta=None, rebuild=True)
+        if replication.rebuild:
             rebuilding = ReplicaRebuilding(
                 peer,
                 self.session,
@@ -281,7 +284,7 @@ class SynergyPeer:
             self.session.changes,
             latency,
             self.membership.is_dead,
-            config.replication,
+            replication,
             (lambda *_: None) if rebuilding is None else rebuilding.want,
             self.session.rebuilds.settled,
         )

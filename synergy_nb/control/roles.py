@@ -44,7 +44,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     inputs: dict[str, dict[int, int]] = {}
     # active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
     # copy of that one. `peers` has its new peer once it executes. An operator that gets another backup to itself, and
-    # to the peer of that, which `backups` has once it could take over
+    # to the peer of that, which `backups` has once it could take over. A replica that goes on from a folder to that
     rebuilds: dict[str, tuple[str, str]] = {}
     # active replica to the epoch in which it was last rebuilt; replicas that never were are left out
     rebuilt: dict[str, int] = {}
@@ -137,6 +137,11 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
                 if up == replica and self.peers[reader]:
                     roles = roles.without_stream(plan, reader, number).with_stream(plan, reader, number)
         return roles
+
+    def with_kept(self, replica: str) -> Roles:
+        """The same roles once a lost replica goes on from a folder, in the stream that it had."""
+        to = self.rebuilds[replica][1]
+        return self.released(replica).replaced({replica: to}, self.backups)
 
     def with_backup(self, operator: str) -> Roles:
         """The same roles after the further backup of an operator has become able to take over."""

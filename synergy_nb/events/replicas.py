@@ -137,13 +137,21 @@ class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):
 class ReplicaRebuilt(RequestEvent, frozen=True, gc=False):
     """A lost active replica executes again, and everybody that reads it could do without the others."""
 
-    # operator, source: ids of the replica, and of the one from whose state it began
+    # operator, source: ids of the replica, and of the one from whose state it began: itself if its peer was only
+    # silent; empty if it goes on from a durable folder
     operator: str
     source: str
-    at: str  # address of its new peer
+    at: str  # address of its peer now
     seconds: float  # time since the origin began to rebuild it
     left: int  # number of replicas of the operator now
     peers: Mapping[str, str]  # operator to the address of its peer
+
+    @property
+    def begun(self) -> str:
+        """From what it has begun, in words."""
+        if not self.source:
+            return "from the durable folder"
+        return "as its peer was only silent" if self.source == self.operator else f"from the state of {self.source}"
 
 
 class BackupRestored(RequestEvent, frozen=True, gc=False):

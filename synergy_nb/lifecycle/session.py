@@ -48,7 +48,7 @@ from synergy_nb.lifecycle.changes.succeeded_graphs import TERM
 from synergy_nb.lifecycle.changes.succession import Leading, Succession, successor_of
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
 from synergy_nb.lifecycle.changes.verdicts import Verdicts
-from synergy_nb.lifecycle.records.attempts import first_epoch, next_attempt
+from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT, first_epoch, next_attempt
 from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
 from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, GraphAsked, Refused, Share
@@ -150,7 +150,7 @@ class Session(Protocol):
             cannot_take_over=self.copies.cannot_take_over,
         )
         # rebuilds of lost active replicas
-        self.rebuilds = Rebuilds(self.changes, self.impacts.refusal, self.copies.cannot_take_over)
+        self.rebuilds = Rebuilds(self.changes, self.impacts.refusal, self.copies.cannot_take_over, self.takeovers.lost)
         self.copies.on_ready.extend((self.moves.ready, self.rebuilds.ready))
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
@@ -246,7 +246,13 @@ class Session(Protocol):
         It is as if a message of that attempt had come: this one has ended, and this peer is late.
         """
         member = self.members.get(application)
-        if member is not None and not member.ended and member.graph.roles.epochs.get(operator, 0) < epoch:
+        if member is None or member.ended:
+            return
+        epochs = member.graph.roles.epochs
+        of_this = epoch < min(epochs.values(), default=0) + EPOCHS_OF_ATTEMPT
+        if member.plan.operators[operator].replica_of and of_this:
+            return  # a lost replica goes on from the folder, as the next graph says; all else here stays
+        if epochs.get(operator, 0) < epoch:
             self.participation.leave(application, "a later attempt")
 
     def stop(self, application: str, reason: str = "") -> bool:

@@ -40,7 +40,7 @@ class Reasons(Facts):
         """Reason in a sentence why an operator runs at its peer."""
         selected, replicated = self.composition.selected, self.replication.replicated
         if operator in self.of_replicas.rebuilt:
-            return f"it was rebuilt there from the state of {self.of_replicas.rebuilt[operator]}"
+            return f"it was rebuilt there {self.of_replicas.rebuilt[operator]}"
         if operator in self.movement.came_from:
             return f"it was moved there from {self.movement.came_from[operator]}"
         if selected is None or replicated is not None:

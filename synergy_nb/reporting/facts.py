@@ -366,7 +366,7 @@ class ReplicaFacts(Subject):
         if isinstance(event, events.ReplicaRebuilt | events.BackupRestored):
             event = replace(event, at=self._names.of(event.at))
         if isinstance(event, events.ReplicaRebuilt):
-            self.rebuilt[event.operator] = event.source
+            self.rebuilt[event.operator] = event.begun
         elif isinstance(event, events.BackupRestored):
             self._count(event.backups)
         elif isinstance(event, events.StreamsDiscarded):

@@ -66,7 +66,7 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
             return f"differs: {event.replica} at {readable(event.at)} from {whom}, in {times} at {event.reader}"
         case events.ReplicaRebuilt():
             left = counts({original(event.operator): event.left})
-            what = f"{event.operator} at {event.at} from the state of {event.source}"
+            what = f"{event.operator} at {event.at} {event.begun}"
             return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
         case events.BackupRestored():
             has = f"{event.operator} has {counted(1 + len(event.backups[event.operator]), 'replica')}"

@@ -66,7 +66,7 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
             run.lost_replicas = {name: lost for name, lost in run.lost_replicas.items() if name != event.operator}
             left = f"{event.left} of {original(event.operator)} run"
             run.discarded = frozenset(each for each in run.discarded if event.operator not in each)
-            text = f"{event.operator} rebuilt at {event.at} from the state of {event.source}: {left}"
+            text = f"{event.operator} rebuilt at {event.at} {event.begun}: {left}"
             run.mark(event.time, "good", "replica rebuilt", text)
         case events.BackupRestored():
             run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})

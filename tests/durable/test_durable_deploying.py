@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from synergy_nb.assembly import PeerConfig
@@ -12,14 +14,17 @@ from synergy_nb.control.graph import Report
 from synergy_nb.control.peer import DRIVER
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.deployments import FOLDER, Deployment
-from synergy_nb.events import ApplicationRestarted, RestartBegun
+from synergy_nb.events import ActiveReplicasLost, ApplicationRestarted, ReplicaRebuilt, RestartBegun
 from synergy_nb.events.application_states import State, Status
+from synergy_nb.lifecycle.changes.movable import component_to_move
 from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT
 from synergy_nb.lifecycle.records.members import NEVER_ENDED
 from synergy_nb.lifecycle.records.messages import Claim, Confirm, Entrust, Entrusted, Graph
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
-from synergy_nb.plan import Plan, source
+from synergy_nb.plan import Plan, PlanError, source
+from synergy_nb.plan.derived.active_replicas import replicated as replicated_plan
+from synergy_nb.plan.derived.plan_changes import check_replacement
 from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
 from synergy_nb.runtime.process.durable_applications import is_over
 from tests.one_peer import OnePeer
@@ -75,12 +80,15 @@ def test_the_folder_is_no_peer_and_executes_nothing() -> None:
     ("plan", "said"),
     [
         (
-            packets("s").filter("bytes > 1", id="f").sink("out", availability="active 2", replica_distance="1 ms"),
-            "active",
+            packets("s")
+            .filter("bytes > 1", availability="active 2")
+            .filter("bytes > 2", availability="degree 2")
+            .sink("out"),
+            "active replicas beside backups",
         ),
         (packets("s").filter("bytes > 1", id="f", engine="spark").sink("out"), "operator 'f': engine: 'spark'"),
     ],
-    ids=["active replicas", "Spark"],
+    ids=["replicas beside backups", "Spark"],
 )
 def test_what_a_folder_could_not_have_is_refused(plan: Plan, said: str) -> None:
     one = OnePeer("o", session=CONFIG)
@@ -129,6 +137,19 @@ def test_a_peer_leaves_an_attempt_from_whose_files_a_later_one_goes_on() -> None
     one.receive("o", Confirm(attempt(3, 2 << 10), "out", ""))
     (deployed,) = one.told(Deployment)
     assert deployed.assignments["out"].epoch == 2 << 10
+
+
+def test_a_peer_stays_in_an_attempt_in_which_a_replica_goes_on_elsewhere_from_its_files() -> None:
+    one = OnePeer("c", session=CONFIG)
+    plan = replicated_plan(packets("s").filter("bytes > 1", id="f", availability="active 2").sink("out", id="out"), 2)
+    peers = {"s": "a", "f": "b", "f~1": "c", "out": "c"}
+    graph = Graph("r", 1, "o", plan.to_bytes(), Roles(peers, epochs=dict.fromkeys(peers, 1 << 10)))
+    one.receive("o", Confirm(graph, "out", ""))
+    one.told(Deployment)
+    one.receive(DRIVER, AttemptOutdated("r", "f~1", (1 << 10) + 1))
+    assert one.told(Deployment) == []
+    one.receive(DRIVER, AttemptOutdated("r", "f~1", 2 << 10))
+    assert [each.assignments for each in one.told(Deployment)] == [{}]
 
 
 def test_nobody_leads_an_attempt_on_once_components_of_the_next_may_read_its_files() -> None:
@@ -259,3 +280,97 @@ def test_its_own_plan_goes_on_if_the_peers_refuse_both() -> None:
     goes_on_with(ring, request, own)
     with pytest.raises(ValueError, match="nowhere"):
         ring.synergy["peer-0"].requests.changes.ask("r")
+
+
+def replicated(ring: Ring, epoch: int = 0) -> Request:
+    plan = packets("s").filter("bytes > 1", id="f", availability="active 2").sink("out", id="out", at="peer-0")
+    ring.simulation.report("peer-0", SubmitPlan("r", plan.to_bytes(), epoch=epoch))
+    ring.until_decided("r")
+    return ring.synergy["peer-0"].requests["r"]
+
+
+def until(ring: Ring, done: Callable[[], bool]) -> None:
+    ring.simulation.run(until=ring.simulation.now + 60.0, stop=done)
+    assert done()
+
+
+def test_a_lost_replica_goes_on_from_the_folder_while_its_graph_is_as_before() -> None:
+    ring = ring_of(4)
+    request = replicated(ring)
+    before = request.graph.roles
+    dead = before.peers["f~1"]
+    assert dead not in ("peer-0", before.peers["f"])
+    ring.crash(dead)
+    until(ring, lambda: len(ring.events("r", ActiveReplicasLost)) > 0)
+    assert request.graph.roles == before  # so what it has yet to read is retained for it
+    until(ring, lambda: request.graph.roles.peers["f~1"] != dead)
+    after = request.graph.roles
+    assert after.epochs["f~1"] == before.epochs.get("f~1", 0) + 1
+    assert (after.rebuilt, after.inputs, after.rebuilds) == ({}, {}, {})  # in the stream that it had
+    assert after.peers["f~1"] not in ("", dead, after.peers["f"])
+    until(ring, lambda: ("r", "f~1") in ring.synergy[after.peers["f~1"]].session.components)
+    (rebuilt,) = ring.events("r", ReplicaRebuilt)
+    assert (rebuilt.begun, rebuilt.left) == ("from the durable folder", 2)
+    assert ring.events("r", RestartBegun) == []
+    assert request.state is State.RUNNING
+
+
+def few_of(peers: int) -> Ring:
+    """Peers of which the first one, which leads, executes no filter."""
+    kept = PeerConfig(session=CONFIG, components=("sink", "source:packets"))
+    return Ring(
+        peers, seed=1, config=lambda n: msgspec.structs.replace(kept, components=("filter",)) if n else kept
+    )  # fmt: skip
+
+
+def test_it_goes_on_beside_the_other_one_if_no_other_peer_executes_it() -> None:
+    """What it has yet to read is retained for it, so all would wait for it in the end."""
+    ring = few_of(3)
+    request = replicated(ring)
+    ring.crash(request.graph.roles.peers["f~1"])
+    until(ring, lambda: request.graph.roles.peers["f~1"] == request.graph.roles.peers["f"])
+    assert request.state is State.RUNNING
+
+
+def test_all_replicas_go_on_after_a_restart_with_fewer_peers_and_none_is_left_out_at_first() -> None:
+    ring = few_of(2)
+    assert replicated(ring, 7 << 20).graph.roles.peers["f~1"] == "peer-1"
+    ring = few_of(2)
+    assert replicated(ring).state is State.REJECTED
+    assert "f lacks 1; expected a peer for each of them, as this cluster is durable" in ring.reports["r"][-1].reason
+
+
+def test_a_replica_that_has_failed_goes_on_at_another_peer_and_the_last_one_ends_it() -> None:
+    ring = ring_of(4)
+    request = replicated(ring)
+    second = request.graph.roles.peers["f~1"]
+    ring.simulation.report(second, OperatorStopped("r", "f~1", "no memory"))
+    until(ring, lambda: request.graph.roles.peers["f~1"] != second)
+    assert request.state is State.RUNNING
+    for name in ("f", "f~1"):
+        ring.simulation.report(request.graph.roles.peers[name], OperatorStopped("r", name, "an error"))
+    until(ring, lambda: request.state is State.FAILED)
+
+
+def test_a_replica_that_was_only_silent_goes_on_where_it_is() -> None:
+    ring = few_of(3)
+    request = replicated(ring)
+    roles = request.graph.roles
+    ring.simulation.hang(roles.peers["f~1"], 600.0)
+    until(ring, lambda: len(ring.events("r", ActiveReplicasLost)) > 0)
+    ring.simulation.hang(roles.peers["f~1"], 0.0)
+    until(ring, lambda: len(ring.events("r", ReplicaRebuilt)) > 0)
+    (rebuilt,) = ring.events("r", ReplicaRebuilt)
+    assert (rebuilt.begun, rebuilt.at) == ("as its peer was only silent", roles.peers["f~1"])
+    assert request.graph.roles == roles
+
+
+def test_plans_with_active_replicas_are_not_replaced() -> None:
+    ring = ring_of(4)
+    request = replicated(ring)
+    with pytest.raises(ValueError, match="active replicas; expected none or backups"):
+        ring.synergy["peer-0"].requests.changes.begin("r", request.plan)
+    with pytest.raises(PlanError, match="active replicas'; expected none or backups of r"):
+        check_replacement("r", request.plan, on_two_peers(), durable=True)
+    with pytest.raises(ValueError, match="operator: 'f~1' is an active replica"):
+        component_to_move(Plan.from_bytes(request.graph.plan), "f~1", durable=True)

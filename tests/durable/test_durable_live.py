@@ -126,6 +126,39 @@ def test_after_the_death_of_one_peer_it_is_composed_anew_and_goes_on_from_the_fo
     assert {number for _, number in found} == {"100"}
 
 
+@pytest.mark.slow(30)
+def test_lost_replicas_go_on_from_the_folder_after_the_death_of_all_and_of_one(tmp_path: Path) -> None:
+    inputs, out, folder = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "folder"
+    inputs.write_text("time,v\n")
+    columns = {"time": "time", "v": "int"}
+    tail = source("tail", path=str(inputs), format="csv", columns=columns, id="in", availability="active 2")
+    counts = tail.filter("v >= 0", id="large").aggregate(window="100 ms", n="count(*)", id="n")
+    plan = counts.sink("out", to=csv(out, every="50 ms"), id="out", at="peer-1", availability="active 2")
+    file = tmp_path / "plan.yaml"
+    file.write_text(plan.to_yaml())
+    append(inputs, 0, 1000)
+    with program(folder, 4, file):
+        asked_until(lambda: len(counted(out)) >= 5)
+    append(inputs, 1000, 2000)
+    with Cluster(4, cores=1.0, spark=False, durable=folder) as cluster:
+        (application,) = cluster.applications.values()
+        asked_until(lambda: len(counted(out)) >= 18)
+        graph = application.graph
+        victim = next(peer for name, peer in graph.items() if name.startswith("n") and peer != "peer-1")
+        lost = {name for name, peer in graph.items() if peer == victim}
+        cluster.kill(victim)
+        append(inputs, 2000, 3000)
+        asked_until(lambda: len(counted(out)) >= 28)
+        asked_until(lambda: all(application.graph.get(name) not in (None, "", victim) for name in lost))
+        append(inputs, 3000, 4000)
+        asked_until(lambda: len(counted(out)) >= 38)
+        assert str(application.explain()).count("restarted from its durable folder") == 1
+        application.stop()
+    found = counted(out)
+    assert len({window for window, _ in found}) == len(found)
+    assert {number for _, number in found} == {"100"}
+
+
 @pytest.mark.slow(20)
 def test_another_plan_takes_the_place_of_one_and_goes_on_after_the_end_of_everything(tmp_path: Path) -> None:
     inputs, out, folder = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "folder"

@@ -279,7 +279,7 @@ class HotSpots(Protocol):
             return "no peer accepted it recently"
         if member.plan.operators[operator].at is not None:
             return f"its plan places it at {member.plan.operators[operator].at}"
-        return movable(member.plan, operator)
+        return movable(member.plan, operator, durable=self.session.config.durable)
 
     # -- target (3.4.2) ----------------------------------------------------------------------------------------------
 

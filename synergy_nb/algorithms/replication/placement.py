@@ -83,7 +83,10 @@ class ActivePlacement:
         retained: Callable[[int], int],
         # function that returns candidates for a backup in the order of preference, see `.Preferred`
         preferred: Preferred,
+        *,
+        durable: bool = False,  # whether each replica has a copy in a folder: none is left out
     ) -> None:
+        self._durable = durable
         self._peer = peer
         self._survey = survey
         self._latency = latency
@@ -172,6 +175,11 @@ class ActivePlacement:
         refusal = _placement_problem(plan, deployed, able, peers, delays)
         if refusal:
             return Refusal(refusal)
+        if self._durable and deployed.missing:
+            if not (request.epoch or request.restarts):
+                expected = "expected a peer for each of them, as this cluster is durable"
+                return Refusal(f"replicas: {deployed}; {expected}")
+            deployed = _completed(deployed, able, peers)
         degrees = {name: len(found) for name, found in deployed.replicas.items()}
         expanded = replicated(plan, degrees)
         where = dict(fixed)
@@ -270,6 +278,20 @@ def _compute_deployment(
 
     deployed, cost = best(limits)
     return deployed, cost, cost if most == 1 else best(ReplicaLimits(1, limits.d_min))[1]
+
+
+def _completed(deployed: Deployed, able: Mapping[str, Sequence[str]], peers: Sequence[str]) -> Deployed:
+    """The same deployment, with the replicas that it lacks beside others, at the able peers with the fewest replicas.
+
+    What a folder has of a replica is of that replica alone, so an application goes on with all that it had.
+    """
+    replicas = dict(deployed.replicas)
+    for name, lacking in deployed.missing.items():
+        for _ in range(lacking):
+            taken = [server for found in replicas.values() for server in found]
+            there = min(map(peers.index, able[name]), key=lambda at: (replicas[name].count(at), taken.count(at), at))
+            replicas[name] = (*replicas[name], there)
+    return Deployed(replicas, deployed.costs, {})
 
 
 def _placement_problem(

@@ -18,6 +18,9 @@ have room by then. A replica that is lost again soon after its rebuild waits as 
 dead peer is alive again, nor when a new one is in its leaf set and the directory has had time to list its components. A
 peer that joins a large ring far from the origin is found by the next try.
 
+In a durable cluster a lost replica goes on from the folder (``FOLDER`` is its source). As its producers retain for it
+what it has yet to read, it goes on beside another replica of its operator where no other peer would execute it.
+
 Replicas that ended because their streams were discarded are rebuilt only if a reader needs them (``wanted``).
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
@@ -42,6 +45,7 @@ from synergy_nb.algorithms.replication.deployment import ALPHA, ReplicaLimits, e
 from synergy_nb.algorithms.replication.system import Query, QueryEdge, Servers, stream_costs
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
+from synergy_nb.dataflow.deployments import FOLDER
 from synergy_nb.events import RebuildImpossible
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.records.request import Request
@@ -71,7 +75,7 @@ class RebuildTarget(NamedTuple):
     """A peer at which a replica could be rebuilt, and the replica from whose state it would begin."""
 
     at: str  # address of the peer
-    source: str  # id of the other replica of the operator; for a backup, of the operator
+    source: str  # id of the other replica of the operator; for a backup, of the operator; or `FOLDER`
 
 
 def _is_discarded(plan: Plan, roles: Roles, replica: str) -> bool:
@@ -222,13 +226,17 @@ class ReplicaRebuilding:
 
     def _missing(self, request: Request) -> list[str]:
         """Replicas of an application that have to be rebuilt, and operators that lack a backup, in the plan's order."""
-        plan, roles = Plan.from_bytes(request.graph.plan), request.graph.roles
+        plan, roles = Plan.from_bytes(request.graph.plan), self._roles(request)
         backups = lost_backups(plan, roles, request.placed.backups)
         wanted = self._wanted.get(request.name, set())
         wanted -= {name for name in wanted if roles.peers.get(name, "-")}
         lost = {*lost_replicas(plan, roles), *wanted}
         lost.update(name for name in backups if not self._session.sharers.sharers_of(request.name, name))
         return [name for name in roles.peers if name in lost]
+
+    def _roles(self, request: Request) -> Roles:
+        """The roles of an application, without lost replicas, which the graph of a durable one still has."""
+        return request.graph.roles.without(self._session.takeovers.lost(request.name))
 
     def _published(self, application: str) -> None:
         """Note the replicas that an application has lost, and schedule the search for new peers."""
@@ -303,15 +311,15 @@ class ReplicaRebuilding:
             """Ask the candidates that the directory has named."""
             if not self._still_needed(request, attempt, replica):
                 return
-            roles = request.graph.roles
+            roles = self._roles(request)
             here = {roles.peers[each] for each in groups.get(original(replica), (replica,))}
-            here.update(roles.backups.get(replica, ()))
+            here.update(roles.backups.get(replica, ()), {request.graph.roles.peers[replica]})
             hosts = {entry.host for entry in (entries or {}).get(name, ()) if not self._is_dead(entry.host)} - here
             own = hosts & {self._peer.address}
             offering = [*own, *self._latency.nearest(sorted(hosts - own), MOST_CANDIDATES)]
             involved = {peer for peer in roles.peers.values() if peer and not self._is_dead(peer)}
             asked = {*offering, *involved, self._peer.address}
-            if entries is None or not offering:
+            if entries is None or not (offering or self._is_kept(request, replica)):
                 reason = "the directory did not answer in time" if entries is None else ""
                 self._record_failure(request, replica, reason or f"no other peer offers {name!r}")
                 return
@@ -330,9 +338,13 @@ class ReplicaRebuilding:
                     able[peer] = answer.refusals.get(original(replica), "it does not offer the operator")
                 else:
                     able[peer] = ""
-            roles, origin = request.graph.roles, self._peer.address
+            roles, origin = self._roles(request), self._peer.address
             if original(replica) in groups:
                 best, reason = rebuild_targets(plan, roles, replica, origin, able, answers)
+                if self._is_kept(request, replica):
+                    beside = sorted({roles.peers[each] for each in groups[original(replica)]} & answers.keys())
+                    beside = [] if best else [at for at in beside if original(replica) in answers[at].hops]
+                    best = [RebuildTarget(at, FOLDER) for at in [*(each.at for each in best), *beside]]
             else:
                 single = {at for each, at in roles.peers.items() if at and original(each) not in groups}
                 single -= {roles.peers[each] for each, several in roles.backups.items() if several}
@@ -340,6 +352,10 @@ class ReplicaRebuilding:
             self._try(request, replica, best[:TARGETS_A_TRY], reason)
 
         self._directory.lookup([name], found)
+
+    def _is_kept(self, request: Request, replica: str) -> bool:
+        """Whether a lost replica goes on from the folder."""
+        return replica in self._session.takeovers.lost(request.name)
 
     def _backup_targets(
         self,

@@ -71,6 +71,10 @@ class GraphChanges:
         """Send the graph of an application to all its peers, and to the peers ``also``."""
         graph = self.led[application].graph
         self._publish(application, graph, sorted({*graph.addresses, *also}), SENDS)
+        self.search(application)
+
+    def search(self, application: str) -> None:
+        """Notify the listeners that an application has lost replicas, or that its graph was published."""
         for listener in self.on_published:
             listener(application)
 

@@ -209,7 +209,7 @@ class Migrations(GraphChanger):
         request = self.led.get(application)
         if request is None or not request.running:
             raise ValueError(f"application: {application!r}; expected one that runs and was submitted at this peer")
-        operator = component_to_move(Plan.from_bytes(request.graph.plan), operator)
+        operator = component_to_move(Plan.from_bytes(request.graph.plan), operator, durable=self.config.durable)
         if not request.graph.roles.peers[operator]:
             raise ValueError(f"operator: {operator!r}; it was lost; expected a replica that some peer executes")
         if not to or self.membership.is_dead(to):

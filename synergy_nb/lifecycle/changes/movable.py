@@ -10,8 +10,11 @@ from synergy_nb.plan.operators.catalogue import TAP
 __all__ = ["component_to_move", "movable"]
 
 
-def component_to_move(plan: Plan, operator: str) -> str:
-    """Return the component that executes an operator of a plan; raise ValueError if it cannot move, with the reason."""
+def component_to_move(plan: Plan, operator: str, *, durable: bool = False) -> str:
+    """Return the component that executes an operator of a plan; raise ValueError if it cannot move, with the reason.
+
+    ``durable``: whether it has a copy in a folder.
+    """
     what = f"operator: {operator!r}"
     for name, members in parts_of(plan).items():
         if operator in (name, *members):
@@ -25,15 +28,20 @@ def component_to_move(plan: Plan, operator: str) -> str:
     if operator not in plan.operators:
         may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP)]
         raise ValueError(f"{what}; expected one of {', '.join(may)}")
-    reason = movable(plan, operator)
+    reason = movable(plan, operator, durable=durable)
     if reason:
         raise ValueError(f"{what} {reason}; expected another operator")
     return operator
 
 
-def movable(plan: Plan, operator: str) -> str:
-    """Return the reason why a component of a plan can never move; empty if it can."""
+def movable(plan: Plan, operator: str, *, durable: bool = False) -> str:
+    """Return the reason why a component of a plan can never move; empty if it can.
+
+    ``durable``: whether it has a copy in a folder.
+    """
     node = plan.operators[operator]
+    if durable and (node.replica_of or node.ports):  # it would be aligned meanwhile, and no copy says until when
+        return "is an active replica or reads some, and the cluster is durable"
     if node.kind == "sink":
         return "is a sink, which stays at its peer"
     if node.kind == TAP:

@@ -18,6 +18,9 @@ O is the origin, r the lost replica, S another replica of the same operator that
 A lost backup takes steps 1 to 3: S is the component itself, T commits what a backup needs, and once the copy could take
 over, O publishes the graph in which T has the backup. Before that no death makes a component of it.
 
+In a durable cluster a lost replica goes on from the folder: T commits it, O publishes the graph in which T executes it
+in the next epoch, and T reads the folder. It makes the stream that it made before, so its readers need nothing else.
+
 A message that is not answered is sent again every second. If T refuses or is not ready in time, or if a peer dies
 before step 3, O gives the rebuild up, and publishes a graph without it; the algorithm that decided on it tries again.
 From step 3 on r is a replica like any other; if S dies then, r goes on from the copy.
@@ -31,7 +34,8 @@ from typing import Any
 import msgspec
 
 from synergy_nb.control.peer import Message
-from synergy_nb.events import BackupRestored, RebuildGivenUp
+from synergy_nb.dataflow.deployments import FOLDER
+from synergy_nb.events import BackupRestored, RebuildGivenUp, ReplicaRebuilt
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes._rebuilt_streams import RebuiltStreams
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
@@ -77,6 +81,11 @@ class _RunningRebuild:
         """Whether the new peer is to have a backup, not a replica."""
         return self.replica == self.source
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the replica goes on from the folder."""
+        return self.source == FOLDER
+
 
 class Rebuilds(GraphChanger):
     """Leads the rebuilds in applications of this peer, and takes part in those of others."""
@@ -89,8 +98,11 @@ class Rebuilds(GraphChanger):
         impact_refusal: Callable[[Member, str], str],
         # function of (application, operator) that returns the peers whose copy cannot take over at present
         cannot_take_over: Callable[[str, str], Collection[str]],
+        # function of an application that returns the lost replicas that its graph has at the peers that they had
+        lost: Callable[[str], Collection[str]],
     ) -> None:
         super().__init__(changes)
+        self.lost = lost
         self.impact_refusal = impact_refusal
         self.cannot_take_over = cannot_take_over
         self._rebuilds: dict[str, _RunningRebuild] = {}
@@ -108,9 +120,9 @@ class Rebuilds(GraphChanger):
 
         ``application``, ``replica``: id of the application, and of the replica that was lost, or of the operator that
         is to have another backup; ``source``: id of the replica from whose state the lost one begins again; for a
-        backup, of the operator; ``to``: address of the new peer of the lost replica, or of the backup; ``done``:
-        callback for the result: an empty text once the replica executes, or the backup could take over; or the reason
-        why it does not.
+        backup, of the operator; ``FOLDER`` if it goes on from there; ``to``: address of the new peer of the lost
+        replica, or of the backup; ``done``: callback for the result: an empty text once the replica executes, or the
+        backup could take over; or the reason why it does not.
 
         Raises ``ValueError`` if the replica cannot be rebuilt from ``source``, at ``to``, or at present.
         """
@@ -120,12 +132,15 @@ class Rebuilds(GraphChanger):
         graph = request.graph
         peers, plan = graph.roles.peers, Plan.from_bytes(graph.plan)
         group = replicas_of(plan).get(original(replica), (replica,) if replica == source else ())
-        if replica not in group or (peers[replica] and replica != source):
+        kept = source == FOLDER
+        lost = replica in self.lost(application) if kept else not peers.get(replica) or replica == source
+        if replica not in group or not lost:
             raise ValueError(f"replica: {replica!r}; expected a replica that was lost")
-        if source not in group or not peers.get(source) or self.membership.is_dead(peers[source]):
+        if not kept and (source not in group or not peers.get(source) or self.membership.is_dead(peers[source])):
             raise ValueError(f"source: {source!r}; expected another replica of {original(replica)} that executes")
         others = {peers[source], *graph.roles.backups.get(source, ())} if replica == source else set[str]()
-        if self.membership.is_dead(to) or to in others | other_replicas(graph, plan, replica):
+        others |= set() if kept else other_replicas(graph, plan, replica)
+        if self.membership.is_dead(to) or to in others:
             raise ValueError(f"to: {to!r}; expected a peer that lives and has no replica of {original(replica)}")
         request.enter(State.REBUILDING)
         rebuild = self._rebuilds[application] = _RunningRebuild(graph, replica, source, to, self.peer.now, done)
@@ -172,6 +187,8 @@ class Rebuilds(GraphChanger):
             self.changes.tell(application, sender)  # it may not know that the rebuild has been given up
         elif message.refusal:
             self._give_up(application, f"{rebuild.replica} at {sender}: {message.refusal}")
+        elif rebuild.is_kept:
+            self._go_on(application, rebuild)
         # from here on there is no way back: readers may have read from the replica, so a failure removes only its copy
         elif rebuild.executes:
             if message.ready:
@@ -196,6 +213,31 @@ class Rebuilds(GraphChanger):
         self.peer.instruct(self.led[application].report())
         self.peer.send(rebuild.to, Rebuild(graph, rebuild.replica))
         self.streams.watch(application, rebuild.replica, rebuild.source, rebuild.began)
+
+    def _go_on(self, application: str, rebuild: _RunningRebuild) -> None:
+        """Publish the graph in which the new peer executes the replica, from the folder on."""
+        request, replica = self.led[application], rebuild.replica
+        self._remove(application, rebuild)
+        request.enter(State.RUNNING)
+        graph = rebuild.graph.changed(rebuild.graph.roles.with_kept(replica))
+        self.changes.change(application, graph)
+        before = rebuild.before.roles.peers[replica]
+        self.changes.publish(application, () if self.membership.is_dead(before) else (before,))
+        group = replicas_of(Plan.from_bytes(graph.plan))[original(replica)]
+        lost = self.lost(application)
+        self.peer.record(
+            ReplicaRebuilt,
+            application,
+            operator=replica,
+            source="",
+            at=rebuild.to,
+            seconds=self.peer.now - rebuild.began,
+            left=sum(each not in lost for each in group),
+            peers=graph.roles.peers,
+        )
+        self.peer.instruct(request.report())
+        self._report(rebuild, "")
+        self.changes.change_ended(application)
 
     def _add_backup(self, application: str, rebuild: _RunningRebuild) -> None:
         """Publish the graph in which the copy is a backup, as it could take over."""

@@ -17,8 +17,9 @@ ended, when it has waited too long, or when a backup refuses. A backup that live
 passed over like one that has failed: it is cut off from the origin alone, or ignores what it is asked. Afterwards the
 component gets another backup (:mod:`~synergy_nb.lifecycle.changes.rebuilds`). Sinks, the origin, and sources that did
 not ask for any have no backups. Active replicas have none either: if one is lost, the other replicas of its operator
-emit the same tuples already. The new graph has no peer for it, and its readers discard that input. If the last replica
-of an operator is lost, the application fails. A sharer waits for the origin of the owner
+emit the same tuples already. The new graph has no peer for it, and its readers discard that input. In a durable cluster
+the graph stays as it is until the replica goes on from the folder at another peer: what it has yet to read is retained
+for it. If the last replica of an operator is lost, the application fails. A sharer waits for the origin of the owner
 (:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
 
 *The way back.* A verdict may be wrong: then the old primary lives, and its readers read on from it, as no graph has
@@ -47,7 +48,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from synergy_nb.control.peer import Message
-from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
+from synergy_nb.events import ActiveReplicasLost, ReplicaRebuilt, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
@@ -70,6 +71,14 @@ class _Unconfirmed(NamedTuple):
     def peers(self) -> set[str]:
         """Addresses of all peers that may execute the components."""
         return self.asked.union(self.former.values())
+
+
+class _Loss(NamedTuple):
+    """The loss of an active replica that is to go on from the folder."""
+
+    epoch: int  # epoch of its component
+    gone: bool  # whether its peer executes it no more, also if it lives
+    since: float  # time at which it was lost, seconds
 
 
 class TakeOvers(GraphChanger):
@@ -104,6 +113,7 @@ class TakeOvers(GraphChanger):
         # application to how often its backups have been asked since some were chosen. Not the time: this peer may have
         # been stopped meanwhile, and the others had no chance to answer it
         self._asked: dict[str, int] = {}
+        self._losses: dict[str, dict[str, _Loss]] = {}  # by application of a durable cluster, and active replica
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             TookOver: self._took_over,
@@ -115,6 +125,15 @@ class TakeOvers(GraphChanger):
         """Whether all of these are active replicas, and each of their operators has another replica that lives."""
         return bool(operators) and self._spared(self.led[application].graph, operators) == set(operators)
 
+    def lost(self, application: str) -> set[str]:
+        """Active replicas of an application that are lost and go on from the folder, at peers yet to be found."""
+        roles, losses = self.led[application].graph.roles, self._losses.get(application, {})
+        return {
+            name
+            for name, loss in losses.items()
+            if loss.epoch == roles.epochs.get(name, 0) and (loss.gone or self.membership.is_dead(roles.peers[name]))
+        }
+
     def _spared(self, graph: Graph, missing: Collection[str], silent: Collection[str] = ()) -> set[str]:
         """Those of the missing operators that are active replicas whose operators have another replica that lives.
 
@@ -122,10 +141,11 @@ class TakeOvers(GraphChanger):
         with alone: the readers would have to do without the tuples before it.
         """
         peers, replicas = graph.roles.peers, replicas_of(Plan.from_bytes(graph.plan))
+        without = {*missing, *self.lost(graph.application)}
         living = {
             name: {
                 each for each in group
-                if each not in missing and peers[each] and not self.membership.is_dead(peers[each])
+                if each not in without and peers[each] and not self.membership.is_dead(peers[each])
             }
             for name, group in replicas.items()
         }  # fmt: skip
@@ -166,6 +186,8 @@ class TakeOvers(GraphChanger):
         backups = {name: tuple(each for each in at if not lost_at(each)) for name, at in graph.roles.backups.items()}
         moved: dict[str, str] = {}
         missing: set[str] = set()
+        self._forget_losses(application)
+        failed = {*failed, *(name for name, loss in self._losses.get(application, {}).items() if loss.gone)}
         for operator, peer in graph.roles.peers.items():
             if (lost_at(peer) or operator in failed) and operator not in graph.shared:  # owners replace shared ones
                 if not backups.get(operator):
@@ -183,6 +205,10 @@ class TakeOvers(GraphChanger):
             and not (forgot and graph.roles.peers[name] == address)
         }
         lost = self._spared(graph, missing, may_return)
+        if self.config.durable and lost:
+            gone = lost.intersection(failed) | {name for name in lost if forgot and graph.roles.peers[name] == address}
+            self._await_folder(application, address, lost, gone, reason)
+            missing, lost = missing - lost, set()
         silent = self._silent(graph, missing - lost, failed, address if forgot else "")
         back = self._way_back(application, failed, address if forgot else "")
         stuck = sorted(back.keys() & (missing - lost))
@@ -202,6 +228,38 @@ class TakeOvers(GraphChanger):
         if application in self.led:
             self._wait(application, waits)
         return True
+
+    def _forget_losses(self, application: str) -> None:
+        """Forget the losses of replicas that go on: at another peer, or at their own, which was only silent."""
+        lost, graph = self.lost(application), self.led[application].graph
+        known = self._losses.get(application, {})
+        group = replicas_of(Plan.from_bytes(graph.plan)) if known else {}
+        for name in [name for name in known if name not in lost]:
+            loss = known.pop(name)
+            if loss.epoch == graph.roles.epochs.get(name, 0):
+                left = len(set(group[original(name)]) - lost)
+                at, seconds = graph.roles.peers[name], self.peer.now - loss.since
+                self.peer.record(
+                    ReplicaRebuilt, application, operator=name, source=name, at=at, seconds=seconds, left=left,
+                    peers=graph.roles.peers,
+                )  # fmt: skip
+
+    def _await_folder(
+        self, application: str, address: str, lost: Collection[str], gone: Collection[str], reason: str
+    ) -> None:
+        """Have active replicas go on from the folder once there are peers for them; the others go on meanwhile.
+
+        ``gone``: those of them that their peers execute no more, also if these live.
+        """
+        graph, known = self.led[application].graph, self._losses.setdefault(application, {})
+        new = set(lost) - known.keys()
+        for name in sorted(new):
+            known[name] = _Loss(graph.roles.epochs.get(name, 0), name in gone, self.peer.now)
+        for name in set(gone) - new:
+            known[name] = known[name]._replace(gone=True)
+        if new:
+            self._record_lost(application, graph, address, new, reason or f"peer {address} died")
+            self.changes.search(application)
 
     def _way_back(self, application: str, failed: Collection[str], forgetful: str) -> dict[str, str]:
         """Return to whom each component goes back if an unconfirmed take-over is undone; none if that cannot be.
@@ -301,8 +359,11 @@ class TakeOvers(GraphChanger):
 
     def _record_lost(self, application: str, graph: Graph, address: str, lost: Collection[str], reason: str) -> None:
         """Record lost active replicas, and how many are left of their operators."""
-        replicas = replicas_of(Plan.from_bytes(graph.plan))
-        left = {name: sum(bool(graph.roles.peers[each]) for each in replicas[name]) for name in map(original, lost)}
+        replicas, kept = replicas_of(Plan.from_bytes(graph.plan)), self.lost(application)
+        left = {
+            name: sum(bool(graph.roles.peers[each]) and each not in kept for each in replicas[name])
+            for name in map(original, lost)
+        }
         self.peer.record(ActiveReplicasLost, application, at=address, operators=sorted(lost), left=left, reason=reason)
 
     def _request(self, application: str, graph: Graph) -> None:
@@ -364,6 +425,7 @@ class TakeOvers(GraphChanger):
         self._pending.pop(application, None)
         self._asked.pop(application, None)
         self._unconfirmed.pop(application, None)
+        self._losses.pop(application, None)
         self.awaited.end(application)
 
     # -- at members --------------------------------------------------------------------------------------------------

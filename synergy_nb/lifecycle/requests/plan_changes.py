@@ -23,11 +23,16 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.active_replicas import degrees_of
 from synergy_nb.plan.derived.placement_modes import SPREAD, decider_of
 
 __all__ = ["BEGUN", "RequestChanges", "check_durable"]
 
 BEGUN: Final = "another plan is to take the place of its own"
+NO_REPLICAS: Final = (
+    "availability: active replicas; expected none or backups, such as 'degree 2', as a durable cluster replaces the "
+    "plan"
+)
 LOOKS_S: Final = 30.0  # seconds between two looks whether somebody has asked for a change again
 
 
@@ -63,6 +68,8 @@ class RequestChanges:
             raise ValueError(f"application: {name!r} {what}; expected one that runs")
         decided_by = _decided_by(request, both)
         check_durable(both, decided_by)
+        if "active" in (decided_by, request.decided_by):
+            raise ValueError(NO_REPLICAS)
         request.begin_change(both, decided_by)
         self._asked.add(name)
         self._ended.pop(name, None)
@@ -163,9 +170,9 @@ def _decided_by(request: Request, plan: Plan) -> str:
 
 def check_durable(plan: Plan, decided_by: str) -> None:
     """Raise ``ValueError`` if a folder could have no copy of some component of a plan."""
-    if decided_by == "active":
+    if decided_by == "active" and any(each.passive > 1 for each in degrees_of(plan).values()):
         raise ValueError(
-            "availability: active replicas; expected none or backups, such as 'degree 2', as this cluster is durable"
+            "availability: active replicas beside backups; expected one of the two, as this cluster is durable"
         )
     for name, operator in plan.operators.items():
         if operator.engine == "spark":

@@ -214,5 +214,8 @@ def check_replacement(application: str, old: Plan, new: Plan, *, durable: bool =
         if not durable and decider_of(plan, "composed") != "composed":
             expected = f"none {of}: streams of operators with backups or replicas are not shared"
             problems.append(Problem("", "availability", "backups or replicas", expected))
+        if durable and decider_of(plan, "composed") == "active":
+            expected = f"none or backups {of}, such as 'degree 2', as a durable cluster replaces the plan"
+            problems.append(Problem("", "availability", "active replicas", expected))
     if problems:
         raise PlanError(problems)

@@ -116,8 +116,8 @@ class Component(ComponentMetrics):
         self._joins = assignment.joins  # whether what it has not read yet begins where it is retained
         self.ports = {number: self._port_of(feed) for number, feed in self.feeds.items()}
         # whether its output follows from its first input: of a sink in a durable cluster, whose other inputs say when
-        # another plan may go on (synergy_nb.dataflow.operators.sinks)
-        self._gives_first = assignment.sink and FOLDER in assignment.copies
+        # another plan may go on (synergy_nb.dataflow.operators.sinks). Active replicas feed one port together instead
+        self._gives_first = assignment.sink and FOLDER in assignment.copies and not assignment.ports
         self._ready_after: int | None = None  # number of its last snapshot when another plan could go on; None: not yet
         self.reading = ReadingOrder()
         self.running = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.deployments import FOLDER, Deployment
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
@@ -66,8 +66,9 @@ def merged(operator: Logic, component: Component, plan: Plan, *, compares: bool 
     orders = [stated_order(plan, up) for up in node.streams] if found.sorts or component.feed_ports else None
     ports = component.feed_ports or {number: number for number in component.feeds}
     # A component that can be aligned was aligned for its follower, which must know that before its state is restored:
-    # otherwise it waits for an order that nobody has recorded (``test_mixed_replicas``)
-    repeats = orders is not None and component.epoch > component.rebuilt
+    # otherwise it waits for an order that nobody has recorded (``test_mixed_replicas``). With a folder none moves, and
+    # one that goes on from there is told its order
+    repeats = orders is not None and component.epoch > component.rebuilt and FOLDER not in component.copies
     how = Reading.ALIGNED if found.alone else Reading.SORTED if found.sorts else Reading.ARRIVING
     joined = found.alone and KINDS[node.kind].commutative  # otherwise it may know more of one port than of others
     return MergedLogic(operator, ports, orders, how, aligned=repeats, joined=joined,

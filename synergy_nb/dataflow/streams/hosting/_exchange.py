@@ -469,7 +469,9 @@ class Exchange:
     def _deal_with_silence(self, component: Component, cursor: Cursor, now: float) -> None:
         """Deal with a reader from which no acknowledgement came in time."""
         log = component.log
-        stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S
+        # with a folder a replica that died goes on from there: what it has not read is retained for it
+        leaves = FOLDER not in component.copies
+        stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S and leaves
         if cursor.state is LOST or (stalls and log.holds_up(cursor) and log.give_up(cursor)):
             self.dismiss(component, cursor, now)
             return
@@ -507,8 +509,8 @@ def _can_answer(component: Component, frame: Subscribe) -> bool:
     reader, known = frame.reader, component.log.cursors
     if component.failed or (reader.port == COPY and reader.peer not in component.copies):
         return False  # not deployed here yet, or no longer
-    if frame.since is None and _restores(component):
-        return False  # a stream that joins others has to know what was before it
+    if frame.since is None and reader.peer != FOLDER and _restores(component):
+        return False  # a stream that joins others has to know what was before it; a folder joins none, and asks once
     # a reader that is unknown, and no follower or replacement: its deployment has not arrived here yet
     return reader.port == COPY or reader in known or any(reader.replaces(each) for each in known)
 

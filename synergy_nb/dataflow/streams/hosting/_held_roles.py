@@ -72,12 +72,13 @@ FOLLOWS: Final[StateTable[RoleState]] = {
 class HeldRole:
     """What a peer is for one component."""
 
-    __slots__ = ("_key", "copy", "recovery", "state")
+    __slots__ = ("_key", "copy", "kept", "recovery", "state")
 
     def __init__(self, key: Key) -> None:
         self._key = key  # application and operator of the component
         self.state = RoleState.NONE  # present state
         self.copy: Copy | None = None  # copy of the component: of a backup and of a follower
+        self.kept = False  # whether that copy is from a folder
         # answers about the order of inputs that are collected: of who replays or is aligned
         self.recovery: Recovery | None = None
 
@@ -86,10 +87,10 @@ class HeldRole:
             state_tables.check(f"role for {'/'.join(self._key)}", FOLLOWS, self.state, state)
             self.state = state
 
-    def back_up(self, copy: Copy) -> None:
-        """Hold a copy."""
+    def back_up(self, copy: Copy, *, kept: bool = False) -> None:
+        """Hold a copy; ``kept``: whether it is from a folder."""
         self._become(RoleState.BACKUP)
-        self.copy, self.recovery = copy, None
+        self.copy, self.recovery, self.kept = copy, None, kept
 
     def follow(self) -> None:
         """Execute what the active component executes, from the copy on."""
@@ -106,7 +107,7 @@ class HeldRole:
         answers that are collected, of who replays or is aligned.
         """
         self._become(state)
-        self.copy, self.recovery = None, recovery
+        self.copy, self.recovery, self.kept = None, recovery, False
 
     def settle(self) -> None:
         """Be active and nothing else: the order is known, or all inputs are subscribed."""
@@ -116,7 +117,7 @@ class HeldRole:
     def leave(self) -> None:
         """Hold nothing any more."""
         self._become(RoleState.NONE)
-        self.copy = self.recovery = None
+        self.copy, self.recovery, self.kept = None, None, False
 
 
 class HeldRoles:

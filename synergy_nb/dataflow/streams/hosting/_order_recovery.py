@@ -248,6 +248,14 @@ class OrderRecovery:
             held.settle()
             self._outbox.effect(Fact(FactKind.TAKEN_OVER, *key))
 
+    def tell_kept(self, component: Component) -> None:
+        """Have a component that goes on from a folder read in the order that the folder has, which is all of it."""
+        if component.ordered:
+            reason = component.reading.prescribe(self._orders.of(component.output.stream))
+            if reason:
+                self._exchange.fail(component, reason)
+            component.reading.complete_order()
+
     def determinants(self, sender: str, answer: Determinants) -> None:
         """Receive an answer about the order of inputs."""
         key = answer.stream.application, answer.stream.operator

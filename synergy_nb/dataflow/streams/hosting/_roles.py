@@ -37,7 +37,7 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting._expected_readers import expect_readers
 from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, RoleState
@@ -223,6 +223,7 @@ class PeerRoles:
         held = self._held.of(key)
         moved = held.copy is not None and bool(held.copy.move)  # a source moves without a follower that executes
         rebuilt = component is None and held.copy is None and bool(assignment.state_from)
+        told = held.kept and FOLDER in assignment.synchronized
         if component is None:
             origin = (key[0], assignment.state_from) if rebuilt else key
             component = self._creation.make(key, assignment, Role.ACTIVE, self._held.copy(origin))
@@ -234,6 +235,8 @@ class PeerRoles:
         followed = component.role is Role.FOLLOWER
         component.activate(assignment.epoch)
         component.set_copy_holders(assignment)
+        if told:  # readers have nothing that the folder did not have before
+            self._recovery.tell_kept(component)
         self._exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         self._lead(held, component, assignment, rebuilt=rebuilt, wait_s=LAST_ORDER_S if followed else 0.0)
         return followed or moved

@@ -264,7 +264,7 @@ class Hosting:
         """
         key = copy.output.application, copy.output.operator
         if self._held.of(key).state is RoleState.NONE:
-            self._held.of(key).back_up(copy)
+            self._held.of(key).back_up(copy, kept=True)
             self.orders.add(determinants)
 
     def may_emit(self, application: str, operator: str) -> bool:
