@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, Role
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, InputFeed, Role
 from synergy_nb.dataflow.operators.sinks import Sink
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import START
@@ -57,17 +57,19 @@ def pair(rng: random.Random) -> tuple[Plan, Plan]:
 class Replacing(DurableWorld):
     """An application with a folder that is composed anew of other plans."""
 
-    def compose(self, plan: Plan, peers: Mapping[str, str], epoch: int) -> None:
+    def compose(
+        self, plan: Plan, peers: Mapping[str, str], epoch: int, backups: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         """Have the application go on with a plan."""
         known = self.deployments["app"]
         self.plans["app"] = plan
         assignments: dict[str, Assignment] = {}
         for name, node in plan.operators.items():
             switch = plan.transition.switches.get(name)
+            feeds = tuple(InputFeed("app", up) for up in node.inputs)
             assignments[name] = Assignment(
-                peers[name], epoch, inputs=tuple(InputFeed("app", up) for up in node.inputs),
-                sink=node.kind == "sink", numbers=() if switch is None else switch.inputs,
-                joins=name in plan.transition.joined,
+                peers[name], epoch, (backups or {}).get(name, ()), inputs=feeds, sink=node.kind == "sink",
+                numbers=() if switch is None else switch.inputs, joins=name in plan.transition.joined,
             )  # fmt: skip
         kept = self.kept.get(("app", "out"))
         if kept is not None:  # inputs that the sink has no more are forgotten
@@ -109,13 +111,30 @@ class Replacing(DurableWorld):
 
 
 def checked(seed: int) -> None:
-    """Check one schedule."""
+    """Check one schedule without backups, and one with them."""
     run(seed)
+    run(seed, backed=True)
 
 
-def run(seed: int) -> str:
-    """A change that is begun, given up and completed while everything is killed; returns what became of it."""
-    rng = random.Random(seed)
+def run(seed: int, *, backed: bool = False) -> str:
+    """A change that is begun, given up and completed while everything is killed; returns what became of it.
+
+    ``backed``: whether each operator but the sinks has a backup, which takes over when a single peer is killed.
+    """
+    rng, single = random.Random(seed), random.Random(f"{seed} backups")
+
+    def backups_of(plan: Plan, peers: Mapping[str, str], names: list[str]) -> dict[str, tuple[str, ...]]:
+        found = {name: [each for each in names if each != peers[name]] for name in plan.operators if name != "out"}
+        return {name: (single.choice(free),) for name, free in found.items() if backed and free}
+
+    def lose_one() -> None:
+        living = [peer for peer in world.nodes if not world.dead(peer)]
+        known = world.deployments["app"].assignments
+        needed = {each.active for each in known.values() if not set(each.backups) - {FOLDER}}
+        victims = [peer for peer in living if peer not in needed and not world.doubted]
+        if backed and victims and single.random() < 0.5:
+            world.crash(single.choice(victims))
+
     old, new = pair(rng)
     inputs = inputs_of(rng, old, rows=ROWS)
     world = Replacing(
@@ -125,8 +144,10 @@ def run(seed: int) -> str:
     )  # fmt: skip
     world.pace = rng.choice((0.05, 0.1))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
-    world.deploy("app", old, {name: rng.choice("abc") for name in old.operators}, inputs)
+    peers = {name: rng.choice("abc") for name in old.operators}
+    world.deploy("app", old, peers, inputs, backups=backups_of(old, peers, list("abcde")))
     world.run(rng.uniform(0.0, 2.0))
+    lose_one()
     epoch, wanted = 0, undisturbed(old, inputs)
     had = set(old.operators)
     outcome = "old"
@@ -138,7 +159,10 @@ def run(seed: int) -> str:
         names = [f"{number}{name}" for name in "abc"[: rng.randint(1, 3)]]
         world.kill_all(names)
         epoch += 1 + rng.randrange(3)
-        world.compose(both, {name: rng.choice(names) for name in both.operators}, epoch)
+        peers = {name: rng.choice(names) for name in both.operators}
+        world.compose(both, peers, epoch, backups_of(both, peers, names))
+        world.doubted.clear()
+        world.after(single.uniform(0.0, 2.0), lose_one)
         patience = world.now + rng.choice((0.3, 3.0, 30.0, 30.0))
         known = None
         while world.now < patience and not world.results["app", "out"].ended:
@@ -155,7 +179,9 @@ def run(seed: int) -> str:
             assert not world.forgotten(), world.forgotten()
             epoch += 1
             plan = after if done else old
-            world.compose(plan, {name: rng.choice(names) for name in plan.operators}, epoch)
+            peers = {name: rng.choice(names) for name in plan.operators}
+            world.compose(plan, peers, epoch, backups_of(plan, peers, names))
+            world.doubted.clear()
             world.run(rng.choice((0.0, 0.3, 2.0)) * rng.random())
         if done:
             at = int(str(state["at"]))
@@ -176,7 +202,7 @@ def run(seed: int) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_are_of_the_old_plan_up_to_a_time_and_of_the_new_one_after_it(seed: int) -> None:
-    run(seed)
+    run(seed, backed=seed % 2 == 1)
 
 
 @pytest.mark.slow(20)

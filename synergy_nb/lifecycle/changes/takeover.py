@@ -206,9 +206,11 @@ class TakeOvers(GraphChanger):
         }
         lost = self._spared(graph, missing, may_return)
         if self.config.durable and lost:
-            gone = lost.intersection(failed) | {name for name in lost if forgot and graph.roles.peers[name] == address}
-            self._await_folder(application, address, lost, gone, reason)
-            missing, lost = missing - lost, set()
+            if request.running:  # else it is set up anew
+                gone = {name for name in lost if name in failed or (forgot and graph.roles.peers[name] == address)}
+                self._await_folder(application, address, lost, gone, reason)
+                missing -= lost
+            lost = set()
         silent = self._silent(graph, missing - lost, failed, address if forgot else "")
         back = self._way_back(application, failed, address if forgot else "")
         stuck = sorted(back.keys() & (missing - lost))
