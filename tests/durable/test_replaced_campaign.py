@@ -111,9 +111,8 @@ class Replacing(DurableWorld):
 
 
 def checked(seed: int) -> None:
-    """Check one schedule without backups, and one with them."""
-    run(seed)
-    run(seed, backed=True)
+    """Check one schedule, every other one with backups."""
+    run(seed, backed=seed % 2 == 1)
 
 
 def run(seed: int, *, backed: bool = False) -> str:
