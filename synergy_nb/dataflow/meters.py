@@ -120,19 +120,27 @@ class UnitCost:
     2e-06
     """
 
-    __slots__ = ("_few", "_many")
+    __slots__ = ("_changed", "_few", "_many", "_seconds")
 
     def __init__(self) -> None:
         self._many: deque[float] = deque(maxlen=_LATEST)
         self._few: deque[float] = deque(maxlen=_LATEST)
+        self._seconds: float | None = None  # the estimate, unless there were executions since
+        self._changed = False
 
     def add(self, tuples: int, seconds: float) -> None:
         """Count one execution of ``tuples``, at least one, which took ``seconds``."""
         (self._many if tuples >= MANY else self._few).append(seconds / tuples)
+        self._changed = True
 
     @property
     def seconds(self) -> float | None:
         """Return the estimated seconds for a tuple; None while there are too few executions."""
+        if self._changed:  # it is asked for more often than there are executions
+            self._seconds, self._changed = self._estimate(), False
+        return self._seconds
+
+    def _estimate(self) -> float | None:
         if len(self._many) >= _ENOUGH:
             return sorted(self._many)[len(self._many) // 4]
         if len(self._few) >= 2 * _ENOUGH:

@@ -49,7 +49,7 @@ class Profiles:
         # changed by a quarter, in a signature the ratio of its highest rate to its mean: see `PublishedStreams.profile`
         self._publish = publish
         self._forget = forget  # callback with the name published least recently, when there are too many
-        self._published: OrderedDict[str, Profile] = OrderedDict()
+        self._published: OrderedDict[str, dict[str, float]] = OrderedDict()  # numbers of each, by name
         self._seen: dict[str, int] = {}  # successive measurements, of the streams of the last one
 
     def update(
@@ -69,9 +69,12 @@ class Profiles:
                 busiest[stats["stream"]] = {**measured, "signature": signature} if signature else measured
         self._seen = {name: self._seen.get(name, 0) + 1 for name in busiest}
         for name, measured in busiest.items():
-            if self._seen[name] < STABLE_AFTER or not _changed(self._published.get(name, {}), measured):
+            if self._seen[name] < STABLE_AFTER:
                 continue
-            self._published[name] = measured
+            numbers = _numbers(measured)
+            if not _changed(self._published.get(name), numbers):
+                continue
+            self._published[name] = numbers
             self._published.move_to_end(name)
             self._publish(name, measured)
         while len(self._published) > RETAINED_PROFILES:
@@ -104,12 +107,9 @@ def _signature(segments: Sequence[Segment]) -> str:
     return write(shortened(recent))
 
 
-def _changed(published: Profile, measured: Profile) -> bool:
+def _changed(before: Mapping[str, float] | None, now: Mapping[str, float]) -> bool:
     """Whether a value is new, or differs by more than a quarter from the published one."""
-    if not published:
-        return True
-    before, now = _numbers(published), _numbers(measured)
-    return any(
+    return before is None or any(
         field not in before or abs(value - before[field]) > CHANGE * before[field] for field, value in now.items()
     )
 

@@ -472,7 +472,7 @@ class Component(ComponentMetrics):
             for chunk in chunks:
                 rows += chunk.rows
                 self.unsaved += 0 if self.external else chunk.size
-            self.arrived(rows, now)
+            self.entered(rows, now)
         self.produce(list(chunks), now)
         self.dirty = True
 
