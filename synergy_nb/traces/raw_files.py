@@ -181,6 +181,7 @@ def _layout(
         kinds = _kinds_of_objects(path, found, columns, clock)
         return RawLayout(kind, kinds, stream_schema(path, kinds, clock), clock, encoding, unit=unit)
     if kind == "pcap":
+        head(path)  # raises an error if the file does not exist or is empty
         if not is_capture(path):
             raise ValueError(f"{path}: not a capture of packets; expected pcap or pcapng, or another format")
         return RawLayout(kind, dict(CAPTURE_COLUMNS), dict(CAPTURE_COLUMNS), "time")
@@ -352,7 +353,7 @@ def _recognised(path: Path, encoding: str) -> str:
             return "jsonl"
         if (kind := recognised_lines(first)) is not None:
             return kind
-    return sniff(path, encoding)
+    return sniff(path, encoding, RAW_FORMATS)
 
 
 def _columns_of_objects(path: Path, encoding: str) -> pl.DataFrame:

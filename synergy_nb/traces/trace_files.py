@@ -8,7 +8,7 @@ blocks of some megabytes. The formats are in modules of their own: :mod:`~synerg
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -167,8 +167,10 @@ def opened(
     return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally, encoding))
 
 
-def sniff(path: str | Path, encoding: str = UTF8) -> str:
+def sniff(path: str | Path, encoding: str = UTF8, known: Sequence[str] = FORMATS) -> str:
     """Recognise the format of the trace at ``path``, a text in ``encoding`` or Parquet, by its first lines.
+
+    ``known``: formats that the error names.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def sniff(path: str | Path, encoding: str = UTF8) -> str:
     if lines and re.match(r"^\s*[^\s{\[<#\x00-\x1f\ufffd]", lines[0]) and separator_of(lines[0]) is not None:
         return "csv"
     first = lines[0][:80] if lines else ""
-    raise ValueError(f"{path}: format not recognised (first line {first!r}); expected one of {', '.join(FORMATS)}")
+    raise ValueError(f"{path}: format not recognised (first line {first!r}); expected one of {', '.join(known)}")
 
 
 def _other_format(path: Path, kind: str) -> str:

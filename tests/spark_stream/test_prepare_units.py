@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -292,6 +294,13 @@ def test_rows_of_a_part_are_late_by_those_of_the_parts_before_it(
     )  # fmt: skip
     kept = [n for unit in units for n in pq.read_table(stored_rows(tmp_path, unit))["n"].to_pylist()]
     assert kept == pq.read_table(tmp_path / "whole/rows-00000-00000.parquet")["n"].to_pylist()
+
+
+@pytest.mark.slow
+def test_spark_s_processes_import_no_more_than_they_need() -> None:
+    """They cannot wait for what only the owner of a job needs, such as the statistics of a profile."""
+    text = "import sys, spark_stream.pipeline._units; print(*{'scipy', 'statsmodels', 'pyspark'} & {*sys.modules})"
+    assert not subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True).stdout.strip()
 
 
 # -- packed files ------------------------------------------------------------------------------------------------------

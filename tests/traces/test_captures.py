@@ -138,6 +138,12 @@ def test_text_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "raw").write_text("1 2 3\n")
     with pytest.raises(ValueError, match="raw: not a capture of packets; expected pcap or pcapng"):
         raw_layout(tmp_path / "raw", "pcap")
+    (tmp_path / "raw").write_text("a text\n")
+    with pytest.raises(ValueError, match=r"raw: format not recognised \(.*\); expected one of .*, pcap, tcp,"):
+        raw_layout(tmp_path / "raw")
+    (tmp_path / "raw").write_bytes(b"")
+    with pytest.raises(ValueError, match="raw: empty; expected a trace"):
+        raw_layout(tmp_path / "raw", "pcap")
 
 
 @pytest.mark.parametrize(
