@@ -30,6 +30,7 @@ from urllib.parse import unquote
 import msgspec
 
 from spark_stream.resumption import Resumption, claim, is_claimed
+from synergy_nb.dataflow.tuples import END
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from spark_stream.results import DeliveryProgress
     from synergy_nb.dataflow.streams.log.values import Point
 
-__all__ = ["Checkpoint", "copied", "location_of", "unreachable"]
+__all__ = ["Checkpoint", "copied", "location_of", "problem", "unreachable"]
 
 TRIES: Final = 3  # number of attempts to copy a checkpoint from which Spark removes old files meanwhile
 COPIES: Final = 8  # files that are copied at the same time
@@ -75,6 +76,7 @@ class Checkpoint:
     def __init__(self, name: str, since: Resumption, epoch: int) -> None:
         self.server: str | None = None  # name of the server that executes it; None before `place`
         self.where = ""  # folder or URL of the checkpoint; empty before `open`
+        self.version = since.version  # version of Spark that has written it
         self.former = since.former  # folders or URLs of its checkpoints on other servers
         self.folder: Path | None = None  # folder of the query on this machine; None if Spark is on another one
         self.name = name  # name of the query at this peer, which distinguishes it from its names at other peers
@@ -119,7 +121,7 @@ class Checkpoint:
         """Create the state from which another peer continues, given the delivered results and the committed inputs."""
         if self.server is None or not self.where:  # without a new checkpoint, the previous one is valid
             return msgspec.structs.replace(self.since, handed=handed, inputs=inputs)
-        return Resumption(self.since.name, handed, inputs, self.server, self.where, self.former)
+        return Resumption(self.since.name, handed, inputs, self.server, self.where, self.former, self.version)
 
     @property
     def is_claimed(self) -> bool:
@@ -137,19 +139,33 @@ class Checkpoint:
         if stays:
             if self.folder is None:
                 self._checked(location_of(session, None))
-            self.where = since.checkpoint
+            where = since.checkpoint
         elif self.folder is not None:
-            self.where = str(self.folder / "checkpoint")
+            where = str(self.folder / "checkpoint")
         else:
-            self.where = f"{location_of(session, None)}/{self.name}"
+            where = f"{location_of(session, None)}/{self.name}"
+        if not stays:
+            self.version = str(session.version)
         if since.checkpoint and not stays:
             self.former = (*since.former, since.checkpoint)
-            source, batch, destination = since.checkpoint, since.handed.batch, self.where
-            why = _run(session, lambda: copied(source, destination, batch)) if batch >= 0 else ""
+            source, batch, destination = since.checkpoint, since.handed.batch, where
+            why = other_version(since, self.version) if batch >= 0 else ""
+            if batch >= 0 and not why:
+                why = _run(session, lambda: copied(source, destination, batch))
             if why:
-                self.where = ""
                 raise ValueError(refusal(self.server or "", since, why))
-        return self.where
+        self.where = where  # only now: a snapshot names it, and others begin with it
+        return where
+
+    def leave_former(self) -> None:
+        """Remove the former checkpoints that are beside this one, as nobody continues with them any more."""
+        former, self.former = self.former, ()
+        for each in former if self.folder is not None else ():
+            assert self.folder is not None
+            place = own_place(each, str(self.folder.parent), self.since.name)
+            own = None if place is None else self.folder.parent / place.removesuffix("/checkpoint")
+            if own is not None and own.name != self.folder.name:
+                shutil.rmtree(own, ignore_errors=True)
 
     def clear(self, session: SparkSession | None) -> None:
         """Remove this checkpoint, and those of its former ones that are in the location of this server.
@@ -173,6 +189,31 @@ class Checkpoint:
 def refusal(server: str, since: Resumption, why: str) -> str:
     """Sentence that names both servers and the reason why one cannot continue with the other's checkpoint."""
     return f"Spark at {server} cannot go on with the checkpoint of Spark at {since.server}, {since.checkpoint}: {why}"
+
+
+def problem(since: Resumption, version: str) -> str:
+    """Why no query can continue from where another one was, as its files say; empty if nothing speaks against it.
+
+    ``version``: version of the Spark that is to continue it.
+    """
+    if since.handed.batch < 0 or since.handed.emitted == END:  # it begins anew, or asks for nothing any more
+        return ""
+    system, path = _at(since.checkpoint)
+    if not system.get_file_info(f"{path}/metadata").is_file:
+        return f"the checkpoint {since.checkpoint} is not there; expected that nobody removes it"
+    why = _incomplete(system, path, since.handed.batch) or other_version(since, version)
+    return f"the checkpoint {since.checkpoint}: {why}" if why else ""
+
+
+def other_version(since: Resumption, version: str) -> str:
+    """Why a version of Spark may not read a checkpoint; empty if it is of the same release, or of an unknown one."""
+    if not since.version or _release(since.version) == _release(version):
+        return ""
+    return f"it is of Spark {since.version}; expected the same release, and this is {version}"
+
+
+def _release(version: str) -> list[str]:
+    return re.findall(r"\d+", version)[:2]
 
 
 # -- within Spark ----------------------------------------------------------------------------------------------------
@@ -259,9 +300,9 @@ def copied(checkpoint: str, destination: str, batch: int) -> str:
     here, path = _at(checkpoint)
     there, target = _at(destination)
     for tries in range(TRIES):
-        committed = max((number for number in _numbers(here, f"{path}/commits") if number <= batch), default=-1)
-        if committed < batch - 1 or (committed < batch and batch not in _numbers(here, f"{path}/offsets")):
-            return f"it ends with micro-batch {committed}; expected {batch}"
+        if why := _incomplete(here, path, batch):
+            return why
+        committed = _committed(here, path, batch)
         names = [name for name in _names(here, path) if _counts(name, committed, batch)]  # behind what was committed
         if there.get_file_info(target).type.name != "NotFound":
             there.delete_dir(target)
@@ -278,6 +319,19 @@ def copied(checkpoint: str, destination: str, batch: int) -> str:
                 raise
         else:
             break
+    return ""
+
+
+def _committed(system: Any, path: str, batch: int) -> int:
+    """The last micro-batch that a checkpoint has committed, of those up to one; -1 if there is none."""
+    return max((number for number in _numbers(system, f"{path}/commits") if number <= batch), default=-1)
+
+
+def _incomplete(system: Any, path: str, batch: int) -> str:
+    """Why a checkpoint does not reach up to a micro-batch; empty if it does."""
+    committed = _committed(system, path, batch)
+    if committed < batch - 1 or (committed < batch and batch not in _numbers(system, f"{path}/offsets")):
+        return f"it ends with micro-batch {committed}; expected {batch}"
     return ""
 
 

@@ -82,6 +82,7 @@ class SparkAccess(NamedTuple):
     server: Callable[[], str] = str  # function that returns the name of the server, once `connect` has returned
     # function that receives a session back, and whether it was lost; by default it ends the session
     leave: Callable[[SparkSession, bool], None] = _disconnected
+    ended: Callable[[], None] = lambda: None  # function that is called when a query is over, also if its folder stays
 
 
 class PartQuery:
@@ -154,6 +155,7 @@ class PartQuery:
             self._ports.join()
             if not self._stays:
                 self.checkpoint.clear(None)
+            self._spark.ended()
 
     @property
     def _stays(self) -> bool:

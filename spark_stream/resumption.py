@@ -33,6 +33,16 @@ class Resumption(msgspec.Struct, frozen=True):
     server: str = ""  # name of the Spark server that executes it
     checkpoint: str = ""  # folder or URL of its checkpoint; empty if it has none yet
     former: tuple[str, ...] = ()  # folders or URLs of its checkpoints on other servers
+    version: str = ""  # version of Spark that has written the checkpoint; empty if it has none yet
+
+    def within(self, location: Path) -> Resumption:
+        """The same, with its checkpoint in a folder of queries that has perhaps been moved.
+
+        >>> Resumption("q", checkpoint="/a/q-1/checkpoint").within(Path("/b")).checkpoint
+        '/b/q-1/checkpoint'
+        """
+        here = location / Path(self.checkpoint).parent.name / Path(self.checkpoint).name
+        return msgspec.structs.replace(self, checkpoint=str(here)) if self.checkpoint else self
 
 
 def claim(folder: Path, epoch: int) -> None:

@@ -82,14 +82,16 @@ async def first_of(*awaited: Coroutine[Any, Any, None]) -> None:
 
 
 def asked_until(
-    condition: Callable[[], object], otherwise: Callable[[], str] = lambda: "the condition has not become true"
+    condition: Callable[[], object],
+    otherwise: Callable[[], str] = lambda: "the condition has not become true",
+    seconds: float = DEADLINE,  # limit of the wait
 ) -> None:
     """Ask again and again until ``condition`` holds, of what other processes do and nobody tells.
 
     Between two questions it waits a little: who asks without a pause takes the processor from what is waited for.
     ``otherwise``: function that says what is wrong if that never comes.
     """
-    deadline, pause = time.monotonic() + DEADLINE, threading.Event()
+    deadline, pause = time.monotonic() + seconds, threading.Event()
     while not condition():
         assert time.monotonic() < deadline, otherwise()
         pause.wait(ASKED_S)

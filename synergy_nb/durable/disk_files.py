@@ -22,8 +22,10 @@ _HOW: Final = os.O_RDWR | os.O_CLOEXEC
 class DiskFiles:
     """The files of one application, in a folder that is there as long as the application has not ended."""
 
-    def __init__(self, folder: Path, disk: Disk) -> None:
+    def __init__(self, folder: Path, disk: Disk, checkpoints: Path | None = None) -> None:
         self.folder = folder
+        self._checkpoints = checkpoints  # folder in which Spark keeps states of components; None: there is none
+        self._held: set[tuple[str, int]] = set()  # path and number of each file of it that the disk holds
         self._disk = disk
         self._added: dict[str, None] = {}  # files with something that the disk may not hold
         self._made = False  # whether there are new ones among them
@@ -84,6 +86,49 @@ class DiskFiles:
             raise
         self._made = False
         self._added.clear()
+
+    def sync_checkpoints(self) -> None:
+        """Have the disk hold what Spark has written; it replaces files as a whole, and asks the disk to hold none.
+
+        Raises ``OSError`` as :meth:`sync` does.
+        """
+        if self._doubt is not None:
+            raise self._doubt
+        found: set[tuple[str, int]] = set()
+        try:
+            if self._checkpoints is not None and self._checkpoints.is_dir():
+                self._sync_tree(self._checkpoints, found)
+                if not self._held:
+                    self._disk.sync_folder(self.folder)
+        except OSError as error:
+            self._doubt = error
+            raise
+        self._held = found
+
+    def _sync_tree(self, folder: Path, found: set[tuple[str, int]]) -> None:
+        """Have the disk hold the files below a folder that are new; those that go meanwhile are not needed."""
+        is_new = False
+        try:
+            entries = sorted(os.scandir(folder), key=lambda each: each.name)
+        except FileNotFoundError:
+            return
+        for each in entries:
+            key = each.path, each.inode()
+            found.add(key)
+            new, is_folder = key not in self._held, each.is_dir(follow_symlinks=False)
+            is_new = is_new or new
+            if is_folder:
+                self._sync_tree(Path(each.path), found)
+            elif new:
+                with contextlib.suppress(FileNotFoundError):
+                    opened = os.open(each.path, os.O_RDONLY | os.O_CLOEXEC)
+                    try:
+                        self._disk.sync(opened)
+                    finally:
+                        os.close(opened)
+        if is_new:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.sync_folder(folder)
 
     def _hold(self, name: str) -> None:
         try:

@@ -6,6 +6,7 @@
     FOLDER/ID/application     the plan of an application, and how it was submitted
     FOLDER/ID/content-NUMBER  functions and tables that the plan only names
     FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`._component_files`)
+    FOLDER/ID/spark/NAME      what Spark keeps of a query, in folders of its own making
 
 Whatever is not as Synergy writes it is refused by a sentence, and left as it is.
 """
@@ -40,6 +41,7 @@ UNMARKED: Final = 1  # version without marks of what the disk holds
 KNOWN: Final = (UNMARKED, VERSION)  # versions that are read
 APPLICATION: Final = "application"
 CONTENT: Final = "content-"
+CHECKPOINTS: Final = "spark"
 MOST_LETTERS: Final = 100  # of an id in the name of a folder, which has 255 bytes at most; its end tells ids apart
 _CHECK: Final = struct.Struct(">I")
 
@@ -204,7 +206,11 @@ class DurableFolder:
 
     def files(self, application: str) -> DiskFiles:
         """Return the files of the components of an application."""
-        return DiskFiles(self._at(application), self._disk)
+        return DiskFiles(self._at(application), self._disk, self.checkpoints(application))
+
+    def checkpoints(self, application: str) -> Path:
+        """Return where Spark keeps the checkpoints of the queries of an application, each in a folder of its own."""
+        return self._at(application) / CHECKPOINTS
 
     def keep(self, application: KeptApplication, contents: dict[str, bytes]) -> None:
         """Keep an application from now on, or note how it is started now.
@@ -245,6 +251,24 @@ class DurableFolder:
             with contextlib.suppress(FileNotFoundError):
                 self._disk.sync_folder(at)  # so that it never comes back without its rows
             shutil.rmtree(at, ignore_errors=True)
+
+    def keep_checkpoints(self, application: str, kept: Collection[Path]) -> None:
+        """Remove the checkpoints of an application but some, with the folders of their queries.
+
+        Only before the application is started.
+        """
+        within = self.checkpoints(application)
+        named = {each.relative_to(within).parts[0] for each in kept if each.is_relative_to(within)}
+        for at in within.iterdir() if within.exists() else ():
+            if at.name not in named:
+                shutil.rmtree(at, ignore_errors=True)
+
+    def clear_ended(self, application: str) -> None:
+        """Remove what was written of an application after it was forgotten, as by a query that ended later."""
+        at = self._at(application)
+        with self._changing:
+            if not (at / APPLICATION).exists():
+                shutil.rmtree(at, ignore_errors=True)
 
     def clean(self) -> None:
         """Remove what is left of applications that have ended, and what nobody has to be kept from writing any more.

@@ -26,6 +26,7 @@ from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.derived.active_replicas import replicated as replicated_plan
 from synergy_nb.plan.derived.plan_changes import check_replacement
 from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
+from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.runtime.process.durable_applications import is_over
 from tests.one_peer import OnePeer
 from tests.simulated import Ring
@@ -58,8 +59,9 @@ def told(plan: Plan, session: SessionConfig, backups: dict[str, tuple[str, ...]]
         (packets("s").filter("bytes > 1", id="f").sink("out", id="out"), {"out"}),
         (lines("s").filter("v > 1", id="f").sink("out", id="out"), {"s", "out"}),
         (packets("s").union(packets("t"), id="u").sink("out", id="out"), {"u", "out"}),
+        (replace_parts(packets("s").filter("bytes > 1", id="f").sink("out", id="out"), {"f"}, 0.1), {"f", "out"}),
     ],
-    ids=["repeatable", "unrepeatable", "several inputs"],
+    ids=["repeatable", "unrepeatable", "several inputs", "on Spark"],
 )
 def test_readers_wait_for_the_folder_where_nobody_could_make_the_same_again(plan: Plan, waited: set[str]) -> None:
     assignments = told(plan, CONFIG).assignments
@@ -86,9 +88,19 @@ def test_the_folder_is_no_peer_and_executes_nothing() -> None:
             .sink("out"),
             "active replicas beside backups",
         ),
-        (packets("s").filter("bytes > 1", id="f", engine="spark").sink("out"), "operator 'f': engine: 'spark'"),
+        (
+            packets("s")
+            .filter("bytes > 1", availability="active 2")
+            .filter("bytes > 2", id="f", engine="spark")
+            .sink("out"),
+            "operator 'f': engine: 'spark'; expected 'peer' beside active replicas",
+        ),
+        (
+            source("packets", rate="10 tuples/s", duration="1 s", speed=0, id="s", engine="spark").sink("out"),
+            "operator 's': engine: 'spark'; expected 'peer'",
+        ),
     ],
-    ids=["replicas beside backups", "Spark"],
+    ids=["replicas beside backups", "replicas beside Spark", "a source that Spark reads"],
 )
 def test_what_a_folder_could_not_have_is_refused(plan: Plan, said: str) -> None:
     one = OnePeer("o", session=CONFIG)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from synergy_nb.dataflow.streams.log.frames import Ack
+from spark_stream.results import DeliveryProgress
+from spark_stream.resumption import Resumption
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError, mark, packed, unpacked
 from synergy_nb.plan import source
 from synergy_nb.plan.terms.known_functions import Payload, forget, payload_of
-from synergy_nb.runtime.process.durable_applications import keep_application, provide_contents
+from synergy_nb.runtime.process.durable_applications import check_parts, keep_application, provide_contents
 from synergy_nb.runtime.process.requests import Submit
 from tests.connectors.broken_disk import FailingDisk, Killed
 from tests.connectors.power_loss import PowerDisk
@@ -290,3 +294,92 @@ def test_what_is_kept_is_there_after_power_failures_and_what_was_dropped_is_not(
         certain = {each.id: each.epoch for each in folder.applications()}
         assert certain in possible
         assert all(folder.content(each, "apply:f@1") == b"code" for each in folder.applications())
+
+
+# -- checkpoints of Spark --------------------------------------------------------------------------------------------
+
+
+def with_part(folder: DurableFolder, batch: int, version: str = "") -> Path:
+    """Have an application whose part on Spark has handed over some micro-batches; returns its checkpoint."""
+    plan = source("packets", rate=10.0).filter("bytes > 1", engine="spark").sink("large")
+    keep_application(folder, Submit("app", plan.to_bytes()), plan, 1.0)
+    checkpoint, output = folder.checkpoints("app") / "q-1" / "checkpoint", Output("app", "filter")
+    since = Resumption(
+        "q", DeliveryProgress(batch, 0, 0, 0, ()), (), "unix:///tmp/gone", f"/moved/q-1/{checkpoint.name}", (), version
+    )
+    reader, head = Reader("app", "filter", COPY, "durable"), msgspec.msgpack.encode(since)
+    files = folder.files("app")
+    files.append("filter@0.0", packed(Data(output, reader, ORIGIN, (), True)))
+    files.append("filter@0.0", packed(ComponentState(output, reader, 0, {0: ORIGIN}, ORIGIN, ORIGIN, head, ())))
+    for kind in ("offsets", "commits"):
+        (checkpoint / kind).mkdir(parents=True)
+        for number in range(batch + 1):
+            (checkpoint / kind / str(number)).write_text("v1")
+    (checkpoint / "metadata").write_text("{}")
+    return checkpoint
+
+
+def test_what_no_snapshot_names_of_checkpoints_is_removed_before_an_application_starts(folder: DurableFolder) -> None:
+    checkpoint = with_part(folder, 3)
+    left = folder.checkpoints("app") / "q-2" / "checkpoint"
+    left.mkdir(parents=True)
+    (application,) = folder.applications()
+    check_parts(folder, application)
+    assert not left.exists()
+    assert (checkpoint / "commits" / "3").exists()
+
+
+@pytest.mark.parametrize("what", ["removed", "damaged", "of another version"])
+def test_a_checkpoint_from_which_no_query_can_go_on_is_refused_and_left_as_it_is(
+    folder: DurableFolder, what: str
+) -> None:
+    checkpoint = with_part(folder, 3, version="3.1.2" if what == "of another version" else "")
+    said = "it is of Spark 3.1.2; expected the same release, and this is"
+    if what == "removed":
+        checkpoint.rename(checkpoint.parents[3] / "elsewhere")
+        said = "is not there; expected that nobody removes it"
+    if what == "damaged":
+        (checkpoint / "commits" / "2").unlink()
+        (checkpoint / "commits" / "3").unlink()
+        said = "it ends with micro-batch 1; expected 3"
+    before = contents(folder.path)
+    (application,) = folder.applications()
+    with pytest.raises(DurableError, match=f"app: filter: the checkpoint {checkpoint}.*{said}"):
+        check_parts(folder, application)
+    assert contents(folder.path) == before
+
+
+def test_what_a_query_writes_after_its_application_has_ended_is_removed_when_it_ends(folder: DurableFolder) -> None:
+    checkpoint = with_part(folder, 3)
+    folder.clear_ended("app")
+    assert checkpoint.exists()
+    folder.drop("app")
+    checkpoint.mkdir(parents=True)
+    folder.clear_ended("app")
+    assert not folder.has("app")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_spark_has_written_is_held_before_a_snapshot_is_acknowledged(tmp_path: Path, seed: int) -> None:
+    disk = PowerDisk(tmp_path / "disk")
+    made = DurableFolder(tmp_path / "disk" / "folder", disk)
+    made.prepare()
+    checkpoint = with_part(made, 1)
+    files = made.files("app")
+    files.sync_checkpoints()
+    (checkpoint / "offsets" / "2").write_text("v1")
+    files.sync_checkpoints()
+    (checkpoint / "offsets" / "3").write_text("v1")
+    disk.lose(seed)
+    assert {"0", "1", "2"} <= {each.name for each in (checkpoint / "offsets").iterdir()}
+    assert all(each.read_text() == "v1" for each in (checkpoint / "offsets").iterdir() if each.name != "3")
+    assert (checkpoint / "metadata").read_text() == "{}"
+
+
+def test_a_disk_that_may_not_hold_a_checkpoint_is_not_asked_again(folder: DurableFolder) -> None:
+    with_part(folder, 1)
+    disk = FailingDisk("sync", OSError(errno.ENOSPC, "No space left on device"), 1)
+    files = DiskFiles(folder.path / "app", disk, folder.checkpoints("app"))
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            files.sync_checkpoints()

@@ -10,9 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
 import pytest
 
 from synergy_nb import Cluster, ClusterError, csv, source
@@ -20,6 +22,8 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.runtime.process import starting
 from tests.waiting import asked_until
+
+STARTS_WITHIN = 150.0  # seconds within which a cluster with Spark goes on, on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +33,19 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def program(folder: Path, peers: int, plan: Path | None = None) -> Iterator[None]:
-    """A program with a durable cluster; at the end it is killed, with all that it has started."""
-    arguments = [str(folder), str(peers), *(() if plan is None else [str(plan)])]
+def program(folder: Path, peers: int, plan: Path | None = None, *, spark: bool = False) -> Iterator[None]:
+    """A program with a durable cluster; at the end it is killed, with all that it has started, also Spark's server."""
+    arguments = [str(folder), str(peers), "spark" if spark else "off", *(() if plan is None else [str(plan)])]
     command = [sys.executable, "-m", "tests.durable.durable_program", *arguments]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[2], start_new_session=True)
     try:
         yield
     finally:
+        started = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGKILL)
+        for each in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
         process.wait()
 
 
@@ -100,6 +108,38 @@ def counted(path: Path) -> list[tuple[str, str]]:
         return []
     rows = [line.split(",") for line in path.read_text("utf-8").split("\n")[1:-1]]
     return [(row[1], row[-1]) for row in rows]
+
+
+@pytest.mark.slow(60)
+def test_windows_on_spark_go_on_from_their_checkpoint_after_the_death_of_everything(tmp_path: Path) -> None:
+    inputs, out, folder = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "fol der"
+    inputs.write_text("time,v\n")
+    tail = source("tail", path=str(inputs), format="csv", columns={"time": "time", "v": "int"}, id="in")
+    sums = tail.filter("v >= 0", engine="spark").aggregate(window="100 ms", n="sum(v)", engine="spark", id="n")
+    file = tmp_path / "plan.yaml"
+    file.write_text(sums.sink("out", to=csv(out, every="50 ms"), id="out").to_yaml())
+
+    def checkpoints() -> set[str]:
+        return {str(each) for each in folder.glob("*/spark/*/checkpoint/metadata")}
+
+    until = partial(asked_until, seconds=STARTS_WITHIN)
+    append(inputs, 0, 1000)
+    with program(folder, 2, file, spark=True):
+        until(lambda: len(counted(out)) >= 5)
+        append(inputs, 1000, 2000)
+        until(lambda: len(counted(out)) >= 12)
+    before = checkpoints()
+    append(inputs, 2000, 3000)
+    with program(folder, 1, spark=True):
+        until(lambda: checkpoints() > before)  # it has a copy of the checkpoint, of which the folder does not know
+    with Cluster(2, cores=1.0, durable=folder) as cluster:
+        (application,) = cluster.applications.values()
+        until(lambda: len(counted(out)) >= 28)
+        assert len(checkpoints()) == 1
+        application.stop()
+        until(lambda: not list(folder.glob("*/")))
+    ends = range(100, 100 * (1 + len(counted(out))), 100)
+    assert [number for _, number in counted(out)] == [str(sum(range(end - 100, end))) for end in ends]
 
 
 @pytest.mark.slow(5)
@@ -215,7 +255,7 @@ def ends(path: Path) -> list[float]:
 def test_what_is_refused_at_once_is_not_kept(tmp_path: Path) -> None:
     with Cluster(1, cores=1.0, durable=tmp_path) as cluster:
         with pytest.raises(ClusterError, match="this cluster is durable"):
-            cluster.submit(source("packets", rate="10 tuples/s").filter("bytes > 1", engine="spark").sink("large"))
+            cluster.submit(source("packets", duration="1 s", speed=0, engine="spark").sink("large"))
         packets = source("packets", rate="10 tuples/s", id="s")
         application = cluster.submit(packets.count(window="1 s").sink("n", id="out"))
         asked_until(lambda: [each.id for each in DurableFolder(tmp_path).applications()] == [application.id])

@@ -44,6 +44,25 @@ def test_a_commit_is_held_until_the_copies_have_its_results_or_the_part_leaves()
     assert hold.release(5), "all copies have it"
 
 
+def test_a_folder_is_waited_for_from_the_beginning_and_never_left_behind() -> None:
+    hold = CommitHold(kept=True)
+    hold.set_copies(copies=False, safe=False)
+    with ThreadPoolExecutor(2) as threads:
+        known, held = threads.submit(hold.know), threads.submit(hold.release, 0)
+        assert (hold.copies, known.done(), held.done()) == (True, False, False)
+        hold.replicated(-1)  # it has a snapshot that knows of no micro-batch
+        assert known.result()
+        assert not held.done()
+        hold.replicated(0)
+        assert held.result()
+
+
+def test_a_part_that_leaves_before_the_folder_knows_it_waits_no_longer() -> None:
+    hold = CommitHold(kept=True)
+    hold.stop()
+    assert not hold.know()
+
+
 @pytest.mark.parametrize("way", ["free", "stop"])
 def test_results_wait_for_room_until_some_is_freed_or_the_part_leaves(way: str) -> None:
     room = OutputRoom(10)

@@ -12,15 +12,18 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from spark_stream.checkpoints import Checkpoint, copied, location_of, own_place, refusal, unreachable
-from spark_stream.results import DeliveryProgress
+from spark_stream.checkpoints import Checkpoint, copied, location_of, own_place, problem, refusal, unreachable
+from spark_stream.results import NONE, DeliveryProgress
 from spark_stream.resumption import Resumption, claim
+from synergy_nb.dataflow.tuples import END
 
 HERE, THERE = "sc://here:15002", "sc://there:15002"
 
 
 class Session:
     """A session of a server that executes tasks at once, as they arrive when they have been sent."""
+
+    version = "4.3.0"
 
     def __init__(self, place: Path, **conf: str) -> None:
         self.conf = {"spark.sql.warehouse.dir": f"file:{place}", **conf}
@@ -252,7 +255,54 @@ def test_another_peer_continues_from_where_the_checkpoint_is_now(tmp_path: Path)
     mine = placed(at(3, old), HERE)
     session: Any = Session(tmp_path / "here")
     where, handed = mine.open(session), DeliveryProgress(4, 9, 7, 7, ())
-    assert mine.resumption(handed, ()) == Resumption("q", handed, (), HERE, where, (str(old),))
+    assert mine.resumption(handed, ()) == Resumption("q", handed, (), HERE, where, (str(old),), "4.3.0")
+
+
+@pytest.mark.parametrize("why", ["it ends with micro-batch 1; expected 3", "it is of Spark 4.2.1; expected the same"])
+def test_a_copy_that_is_refused_is_never_named_as_the_checkpoint(tmp_path: Path, why: str) -> None:
+    """Nor is one that is not whole yet: others would begin with it, and the one before be removed."""
+    old = checkpoint(tmp_path / "q" / "checkpoint", committed=1 if "ends" in why else 3, planned=3)
+    since, session = at(3, old), cast("Any", Session(tmp_path))
+    mine = placed(msgspec.structs.replace(since, version="4.2.1" if "4.2" in why else "4.3.1"), HERE, tmp_path / "q-1")
+    named: list[str] = []
+
+    def asked(*_: int) -> Any:
+        named.append(mine.where)
+        return session
+
+    session.range = asked
+    with pytest.raises(ValueError, match=why):
+        mine.open(session)
+    assert {*named, mine.where} == {""}
+    assert mine.resumption(since.handed, ()).checkpoint == str(old)
+    assert problem(mine.since, "4.3.0").startswith(f"the checkpoint {old}: {why}")
+    assert names(old)
+
+
+def test_the_checkpoints_before_its_own_go_once_the_folder_knows_that_one(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "q" / "checkpoint", committed=3, planned=3)
+    other = checkpoint(tmp_path / "elsewhere" / "q" / "checkpoint", committed=3, planned=3)
+    mine = placed(at(3, old, (str(other),)), HERE, tmp_path / "q-1")
+    session: Any = Session(tmp_path)
+    where = mine.open(session)
+    assert mine.resumption(NONE, ()).former == (str(other), str(old))
+    assert names(old), "the folder may know no other one"
+    mine.leave_former()
+    assert not old.parent.exists()
+    assert names(Path(where)) == names(other), "that of another location stays"
+    assert mine.resumption(NONE, ()).former == ()
+
+
+def test_what_is_found_of_a_query_says_whether_it_can_go_on(tmp_path: Path) -> None:
+    gone = at(3, tmp_path / "q" / "checkpoint")
+    assert (
+        problem(gone, "4.3.0")
+        == f"the checkpoint {tmp_path}/q/checkpoint is not there; expected that nobody removes it"
+    )
+    ended = msgspec.structs.replace(gone, handed=gone.handed._replace(emitted=END))
+    assert problem(ended, "4.3.0") == problem(at(-1, tmp_path), "4.3.0") == "", "it is not needed"
+    checkpoint(tmp_path / "moved" / "q" / "checkpoint", committed=3, planned=3)
+    assert problem(gone.within(tmp_path / "moved"), "4.3.0") == ""
 
 
 def test_a_query_that_has_handed_nothing_over_begins_anew(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Query:
     made: list[Query]
     full, retained_bytes, late, uncovered_bytes = False, 0, 0, 0
     is_known = True  # whether the location of its checkpoint is
+    where = ""  # that of the checkpoint of this query itself, once it has one
 
     def __init__(
         self, _: Any, spark: SparkAccess, calls: QueryCallbacks, *, secrets: Any, since: Any, epoch: int
@@ -45,11 +46,15 @@ class Query:
         self.calls = calls
         self.committed = ((FIRST, ORIGIN),) if since is None else since.inputs
         self.left: bool | None = None
+        self.left_former = False
         self.input = self.checkpoint = self
         self.made.append(self)
 
     def resumption(self, handed: DeliveryProgress, inputs: Any) -> Resumption:
         return Resumption(self.name, handed, inputs, self.server(), "/checkpoint")
+
+    def leave_former(self) -> None:
+        self.left_former = True
 
     def start(self) -> None:
         """It runs."""
@@ -72,7 +77,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Query]:
 class Part:
     """A part, whose query hands micro-batches over in a thread."""
 
-    def __init__(self, url: str = "sc://here:1", *, epoch: int = 0) -> None:
+    def __init__(self, url: str = "sc://here:1", *, epoch: int = 0, most_uncovered: int | None = None) -> None:
         loop = asyncio.get_running_loop()
         host = SparkHost(loop, lambda: 9.0, lambda *_, **__: None)
         host.receive_state(SparkState(SparkStatus.READY, url, url))
@@ -96,6 +101,7 @@ class Part:
                 committed=self._tell,
             ),
             epoch=epoch,
+            most_uncovered=most_uncovered,
         )
 
     def _tell(self) -> None:
@@ -220,4 +226,52 @@ async def test_no_snapshot_is_sent_before_the_location_of_the_checkpoint_is_know
     await until(lambda: part.told > told)
     found.append(part.part.committed.whole)
     assert found == [False, True]
+    await part.close()
+
+
+# -- in a durable cluster --------------------------------------------------------------------------------------------
+
+
+async def test_no_result_leaves_before_the_folder_knows_the_checkpoint_that_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Killed before that, the next server would begin with the checkpoint before, and divide its input otherwise."""
+    one, other = Part(), Part("sc://there:2", epoch=1, most_uncovered=100)
+    one.part.prepare()
+    await one.hand(0)
+    await until(lambda: one.part.committed.step == 0)
+    other.part.restore(one.part.save())
+    other.part.prepare(Point(3, 7))
+    whole = [other.part.committed.whole]
+    monkeypatch.setattr(Query, "where", "/checkpoint-1")
+    told = other.told
+    handed = other.hand(1, rows(3, 2))
+    await until(lambda: other.told > told)  # the folder is to have a snapshot
+    whole.append(other.part.committed.whole)
+    assert whole == [False, True], "the first one would have named the checkpoint of the server before"
+    assert not other.part.pending
+    other.part.replicated(0)
+    await until(lambda: len(other.part.pending) == 1)
+    assert not handed.done()
+    other.emit()
+    await until(lambda: other.part.committed.step == 1)
+    other.part.replicated(1)
+    await handed
+    await one.close()
+    await other.close()
+    assert Query.made[1].left_former
+    assert (Query.made[0].left, Query.made[1].left) == (False, True), "its checkpoint stays for the next server"
+
+
+async def test_input_that_the_folder_would_need_for_too_long_fails_the_part_by_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part = Part(most_uncovered=100)
+    part.part.prepare()
+    monkeypatch.setattr(Query, "uncovered_bytes", 100)
+    monkeypatch.setattr(Query, "append", lambda *_: None, raising=False)
+    assert not list(part.part.execute(0, rows(0, 3)))
+    monkeypatch.setattr(Query, "uncovered_bytes", 101)
+    with pytest.raises(ValueError, match="101 bytes of its input have come, and no punctuation covers them; expected"):
+        part.part.execute(0, rows(0, 3))
     await part.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.dataflow.deployments import Assignment
+from synergy_nb.dataflow.deployments import FOLDER, Assignment
 from synergy_nb.dataflow.streams.log.frames import ComponentState
 from synergy_nb.dataflow.streams.log.log import Limits
 from tests.streams.items import batch
@@ -99,3 +99,18 @@ def test_tuples_without_a_punctuation_are_not_retained_for_ever() -> None:
     peers.later(0.5)
     assert [*waits, engine.waits] == [True, False, True]
     assert engine.released == 0
+
+
+def test_a_durable_folder_is_never_left_behind() -> None:
+    """Spark would commit without it then, and nobody could make again what the folder lacks."""
+    peers = Elsewhere(Limits(1000, 4000))
+    peers.deployment.assignments["u"] = Assignment("x", 0, (FOLDER,), "", READS, external=True)
+    peers.dead.add(FOLDER)  # it answers nothing
+    peers.begin()
+    engine = peers.engines["x"]
+    engine.uncovered_bytes = 2001
+    peers.emit("n", batch(0, 10))
+    peers.later(0.2)
+    peers.step()
+    peers.later(0.2)
+    assert (peers.kept, engine.waits, engine.released) == (0, True, -1)

@@ -70,6 +70,12 @@ class RequestChanges:
         check_durable(both, decided_by)
         if "active" in (decided_by, request.decided_by):
             raise ValueError(NO_REPLICAS)
+        for operator, node in both.operators.items():
+            if node.engine == "spark":
+                raise ValueError(
+                    f"operator {operator!r}: engine: 'spark'; expected none in both plans, as this cluster is durable: "
+                    "stop the application, and submit the new plan"
+                )
         request.begin_change(both, decided_by)
         self._asked.add(name)
         self._ended.pop(name, None)
@@ -175,5 +181,12 @@ def check_durable(plan: Plan, decided_by: str) -> None:
             "availability: active replicas beside backups; expected one of the two, as this cluster is durable"
         )
     for name, operator in plan.operators.items():
-        if operator.engine == "spark":
-            raise ValueError(f"operator {name!r}: engine: 'spark'; expected none, as this cluster is durable")
+        if operator.engine == "spark" and decided_by == "active":
+            raise ValueError(
+                f"operator {name!r}: engine: 'spark'; expected 'peer' beside active replicas, as this cluster is durable"
+            )
+        if operator.engine == "spark" and operator.kind == "source":
+            raise ValueError(
+                f"operator {name!r}: engine: 'spark'; expected 'peer', as this cluster is durable, and no query "
+                "reads a source on from where another one was"
+            )

@@ -228,7 +228,7 @@ class Deploying:
             return assignment
         node = plan.operators[operator]
         decides = len(assignment.inputs) > 1 or plan.qos.overdue == "drop"
-        waited = decides or node.kind == "sink" or node.params.get("connector") in UNREPEATED
+        waited = decides or node.kind in ("sink", PART) or node.params.get("connector") in UNREPEATED
         return msgspec.structs.replace(
             assignment,
             backups=(*assignment.backups, FOLDER),

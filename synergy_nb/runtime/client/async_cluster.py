@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from synergy_nb.control.identity import WrongIdentity
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
+from synergy_nb.durable.records import DurableError
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_START, start_of
@@ -48,7 +49,7 @@ from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.identity.authority import Credentials, new_key
 from synergy_nb.runtime.identity.credential_folder import write_new
 from synergy_nb.runtime.identity.renewals import Renewals
-from synergy_nb.runtime.process.durable_applications import provide_contents
+from synergy_nb.runtime.process.durable_applications import check_parts, provide_contents
 from synergy_nb.runtime.process.error_publisher import NEWCOMERS
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
@@ -459,7 +460,10 @@ class AsyncCluster(PeerRequests):
         plan = with_readers_apart(plan)
         patience = duration("timeout", timeout)
         living = _alive(await self.states()) if unknown_peers(plan, origin, self._names) else list(self.peers)
-        spark, local = "" if self.spark.where else unavailable() or "it was started without", self.local is not None
+        local = self.local is not None
+        spark = "" if self.spark.where else unavailable() or "it was started without"
+        if self._durable and self.spark.where and self.spark.where != ("local",):
+            spark = "no other server keeps checkpoints in its durable folder; expected spark=True"
         origin, named = check_submission(plan, origin, feeds or {}, self._names, living, spark, local=local)
         feeding = {
             operator: await asyncio.to_thread(check_rows_or_feed, rows, row_reader(plan, operator))
@@ -504,6 +508,11 @@ class AsyncCluster(PeerRequests):
         plan = Plan.from_bytes(kept.plan)
         await asyncio.to_thread(provide_contents, folder, kept)
         await asyncio.to_thread(folder.forget_others, kept.id, frozenset(plan.operators))
+        try:
+            await asyncio.to_thread(check_parts, folder, kept)
+        except DurableError as error:
+            self.tell(f"{kept.id} is not restarted: {error}")
+            return
         # what was never accepted, and has emitted nothing, is submitted as at first: a refusal has it forgotten
         began = kept.decided or bool(await asyncio.to_thread(folder.files(kept.id).names))
         epoch = start_of(kept.epoch) + EPOCHS_OF_START if began else 0
@@ -626,7 +635,8 @@ class AsyncCluster(PeerRequests):
                     state = unpack(await self.request(address, "decision", named, patience + DEPLOYS), ApplicationState)
         except BaseException:  # it may still be admitted, and no handle would exist
             with contextlib.suppress(ClusterError):
-                await self.request(address, "stop", named)
+                if not epoch:  # what its user has stopped leaves the durable folder; this one ends with its lease
+                    await self.request(address, "stop", named)
             raise
         return address, state
 

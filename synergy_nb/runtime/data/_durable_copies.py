@@ -41,6 +41,7 @@ class _Waiting(NamedTuple):
 
     output: Output
     todo: ComponentWork
+    on_spark: bool = False  # whether Spark keeps a state of it, too, in the same folder
 
 
 class DurableCopies:
@@ -206,7 +207,9 @@ class DurableCopies:
             self._loop.call_soon(self._answer, output, kept)  # after what calls this one
             return
         self._unwritten[output] += 1
-        self._waiting.append(_Waiting(output, ComponentWork(output.operator, output.epoch, kept)))
+        component = self._hosting.components.get((output.application, output.operator))
+        on_spark = component is not None and component.external
+        self._waiting.append(_Waiting(output, ComponentWork(output.operator, output.epoch, kept), on_spark))
         self._next()
 
     def _next(self) -> None:
@@ -219,7 +222,8 @@ class DurableCopies:
         done, left, outdated, error = list[_Waiting](), list[_Waiting](), dict[Output, int](), ""
         for application in dict.fromkeys(each.output.application for each in batch):
             works = [each for each in batch if each.output.application == application]
-            number, problem, fences = self._write_of(application, [each.todo for each in works])
+            on_spark = any(each.on_spark for each in works)
+            number, problem, fences = self._write_of(application, [each.todo for each in works], on_spark=on_spark)
             done += works[:number]
             left += works[number:]
             outdated |= {each.output: epoch for each in works if (epoch := each.todo.outdated_by(fences))}
@@ -227,9 +231,11 @@ class DurableCopies:
                 error = self._said(problem)
         self._on_loop(self._written, done, left, outdated, error)
 
-    def _write_of(self, application: str, todo: list[ComponentWork]) -> CarriedOut:
+    def _write_of(self, application: str, todo: list[ComponentWork], *, on_spark: bool) -> CarriedOut:
         files = self._files.setdefault(application, self._folder.files(application))
         try:
+            if on_spark:  # before a snapshot says that it is there, and anybody reads what follows from it
+                files.sync_checkpoints()
             return carry_out(files, todo)
         except FileNotFoundError:
             del self._files[application]
@@ -249,7 +255,7 @@ class DurableCopies:
         self._waiting.extendleft(reversed(left))
         for output, epoch in outdated.items():
             self._end(output, epoch)
-        for output, (_, _, work) in done:
+        for output, (_, _, work), _ in done:
             self._unwritten[output] -= 1
             if not self._unwritten[output]:
                 del self._unwritten[output]

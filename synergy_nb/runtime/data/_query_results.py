@@ -45,9 +45,11 @@ class OutputRoom:
 class CommitHold:
     """Holds the commit of a micro-batch until all copies have its results, while there are copies that are safe so."""
 
-    def __init__(self) -> None:
-        self.copies = False  # whether there are copies
-        self._waits = False  # whether all copies have to have a micro-batch before Spark commits it
+    def __init__(self, *, kept: bool = False) -> None:
+        self._kept = kept  # whether one of the copies is in a durable folder, which is always waited for
+        self.copies = kept  # whether there are copies
+        self._waits = kept  # whether all copies have to have a micro-batch before Spark commits it
+        self._known = False  # whether all copies have a snapshot of this part
         # last micro-batch that all copies have, and that Spark may have committed
         self._replicated = self.released = -1
         self._stopped = False
@@ -60,14 +62,20 @@ class CommitHold:
     def set_copies(self, *, copies: bool, safe: bool) -> None:
         """Set whether there are copies, and whether these must have a micro-batch before Spark commits it."""
         with self._changed:
-            self.copies, self._waits = copies, copies and safe
+            self.copies, self._waits = copies or self._kept, (copies and safe) or self._kept
             self._changed.notify_all()
 
     def replicated(self, batch: int) -> None:
         """All copies have the output of the micro-batches up to this one."""
         with self._changed:
-            self._replicated = max(self._replicated, batch)
+            self._replicated, self._known = max(self._replicated, batch), True
             self._changed.notify_all()
+
+    def know(self) -> bool:
+        """Wait until all copies have a snapshot of this part; returns False if it has left before that."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._known)
+            return self._known
 
     def release(self, batch: int) -> bool:
         """Wait until Spark may commit a micro-batch; returns False if the part has left before that."""

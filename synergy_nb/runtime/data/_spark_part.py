@@ -7,6 +7,10 @@ One streaming query executes the part instead of the host's threads: input is st
 A part resumes on another peer from the checkpoint that Spark stores. A snapshot of its component therefore states where
 the checkpoint is, and how far the query was (:class:`~spark_stream.resumption.Resumption`). While there are copies,
 Spark commits a micro-batch only when all of them have its results and know of it.
+
+In a durable cluster one of the copies is in a folder, and so is the checkpoint (``docs/design/durable.md``). No result
+leaves before the folder knows that checkpoint: otherwise the next server would divide the input into other
+micro-batches. Once it does, the checkpoint from which this one was copied goes.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ import msgspec
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.component.execution import Committed
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
-from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.dataflow.tuples import END, Batch, Item
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator
 from synergy_nb.plan.derived.spark_parts import part_of
 from synergy_nb.runtime.data._query_results import CommitHold, HandedStep, HandedSteps, OutputRoom
 from synergy_nb.runtime.data.sources import SourceFeed
-from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.data.spark_servers import SparkHost, resumption_of
 
 if TYPE_CHECKING:
     from spark_stream.part import Part
@@ -66,6 +70,9 @@ class SparkPart(SourceFeed):
         secrets: Mapping[str, bytes],  # by the name that plans use for them
         told: PartCallbacks,
         epoch: int = 0,  # number of peers that executed the part before
+        # bytes of input that no punctuation covers, beyond which it fails, as nothing more is retained for the durable
+        # folder that has a copy of it; None: no folder has one
+        most_uncovered: int | None = None,
     ) -> None:
         super().__init__(ready, clock, most=most, since=since)
         self._host = host
@@ -79,7 +86,14 @@ class SparkPart(SourceFeed):
         self._stopping: asyncio.Task[None] | None = None
         self._room = OutputRoom(OUTPUT_BYTES)
         self._steps = HandedSteps(since)
-        self._hold = CommitHold()
+        self._most_uncovered = most_uncovered
+        self._hold = CommitHold(kept=self._kept)
+        self._leaving: asyncio.Task[None] | None = None  # removes the checkpoints before its own
+
+    @property
+    def _kept(self) -> bool:
+        """Whether a durable folder has a copy of it."""
+        return self._most_uncovered is not None
 
     # -- as logic ------------------------------------------------------------------------------------------------
 
@@ -103,9 +117,18 @@ class SparkPart(SourceFeed):
         return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
 
     def execute(self, port: int, item: Item) -> Iterator[Item]:
-        """Store tuples until the query has read and committed them; let its watermark follow punctuations."""
+        """Store tuples until the query has read and committed them; let its watermark follow punctuations.
+
+        Raises ``ValueError`` if the durable folder could not go on from here.
+        """
         if self._query is not None:
             self._query.input.append(port, item)
+            if self._most_uncovered is not None and self.uncovered_bytes > self._most_uncovered:
+                raise ValueError(
+                    f"{self.uncovered_bytes} bytes of its input have come, and no punctuation covers them; expected at "
+                    f"most {self._most_uncovered}, as the durable folder needs them until Spark has committed them: "
+                    "state a shorter lateness, or engine: 'peer'"
+                )
         return iter(())
 
     def save(self) -> SavedState:
@@ -117,7 +140,7 @@ class SparkPart(SourceFeed):
 
         Whether that is possible is known when the query starts, which needs a session.
         """
-        self._since = resumed = resumption_of(saved.head)
+        self._since = resumed = self._host.here(self._application, resumption_of(saved.head))
         self._hold.resume(resumed.handed.batch)
 
     # -- for its copies ------------------------------------------------------------------------------------------
@@ -131,14 +154,16 @@ class SparkPart(SourceFeed):
             return Committed(points, self._steps.last.end, self._hold.released, False, SavedState)
         from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
 
-        query, inputs, step = self._query, self._query.input.committed, self._steps.last
+        checkpoint, inputs, step = self._query.checkpoint, self._query.input.committed, self._steps.last
         handed = step.handed or (NONE if self._since is None else self._since.handed)
         batch = handed.batch
 
         def state() -> SavedState:
-            return SavedState(msgspec.msgpack.encode(query.checkpoint.resumption(handed, inputs)))
+            return SavedState(msgspec.msgpack.encode(checkpoint.resumption(handed, inputs)))
 
-        whole = batch >= self._hold.released and query.checkpoint.is_known
+        # a folder has to know the checkpoint of this query itself, if it needs one
+        known = checkpoint.is_known if not self._kept else bool(checkpoint.where) or handed.emitted == END
+        whole = batch >= self._hold.released and known
         return Committed(tuple(point for _, point in inputs), step.end, batch, whole, state)
 
     @property
@@ -153,6 +178,8 @@ class SparkPart(SourceFeed):
     def replicated(self, step: int) -> None:
         """Record that all copies have the output of the micro-batches up to this one."""
         self._hold.replicated(step)
+        if self._kept and self._leaving is None and self._query is not None:
+            self._leaving = self._host.loop.create_task(asyncio.to_thread(self._query.checkpoint.leave_former))
 
     def _handed(self, handed: DeliveryProgress) -> None:
         """Handle a micro-batch that was handed over, on a thread; Spark commits it when this returns."""
@@ -192,7 +219,12 @@ class SparkPart(SourceFeed):
         )
         part = part_to_execute(self._application, self._operator)
         query = self._query = PartQuery(
-            part, self._host.access(), callbacks, secrets=self._secrets, since=self._since, epoch=self._epoch
+            part,
+            self._host.access(self._application),
+            callbacks,
+            secrets=self._secrets,
+            since=self._since,
+            epoch=self._epoch,
         )
         self._host.parts.add(self)
         query.start()
@@ -220,8 +252,9 @@ class SparkPart(SourceFeed):
 
     async def closed(self) -> None:
         """Return when the query has ended."""
-        if self._stopping is not None:
-            await self._stopping
+        for task in (self._leaving, self._stopping):
+            if task is not None:
+                await task
 
     def fail(self, reason: str) -> None:
         """Fail the application."""
@@ -230,6 +263,9 @@ class SparkPart(SourceFeed):
 
     def _arrived(self, items: list[Item]) -> None:
         """Queue results of the query; its thread waits here while too many are pending."""
+        if self._kept:
+            self._on_loop(self._changed)  # it has a checkpoint now
+            self._hold.know()
         for item in items:
             chunks = self._cut(item, item.born)
             self._room.take(sum(chunk.size for chunk in chunks))
@@ -258,10 +294,3 @@ def part_to_execute(application: str, operator: Operator) -> Part:
 
     plan, members = part_of(operator)
     return Part(application, operator.id, plan, members, operator.inputs)
-
-
-def resumption_of(head: bytes) -> Resumption:
-    """Return the progress of a part that a snapshot of its component contains."""
-    from spark_stream.resumption import Resumption  # noqa: PLC0415 - only who uses Spark needs it
-
-    return msgspec.msgpack.decode(head, type=Resumption)

@@ -17,8 +17,8 @@ from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.data._spark_part import part_to_execute, resumption_of
-from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.data._spark_part import part_to_execute
+from synergy_nb.runtime.data.spark_servers import SparkHost, resumption_of
 
 __all__ = ["CopyReports"]
 
@@ -56,7 +56,7 @@ class CopyReports:
     async def _look(self, fact: Fact, hosting: Hosting, assignment: Assignment, head: bytes) -> None:
         key = fact.application, fact.operator
         resumption = resumption_of(head)
-        reason = await asyncio.to_thread(self._spark.unreachable, resumption)
+        reason = await asyncio.to_thread(self._spark.unreachable, key[0], resumption)
         deployment = hosting.deployments.get(key[0])
         if deployment is not None and not reason and resumption.server != self._spark.server:
             operator = Plan.from_bytes(deployment.plan).operators[key[1]]

@@ -15,6 +15,7 @@ import polars as pl
 from synergy_nb import traces
 from synergy_nb.connectors import POLLED, connected
 from synergy_nb.connectors.own_sources import own_source
+from synergy_nb.dataflow.deployments import FOLDER
 from synergy_nb.dataflow.logic import ANYTHING, Logic
 from synergy_nb.dataflow.operators import create, exact_code, lookup_code
 from synergy_nb.dataflow.streams.component.component import Component
@@ -169,6 +170,7 @@ def part_of(operator: Operator, component: Component, context: ExecutionContext)
             committed=partial(context.committed, component),
         ),
         epoch=component.epoch,
+        most_uncovered=context.limits.retain // 2 if FOLDER in component.copies else None,
     )
 
 

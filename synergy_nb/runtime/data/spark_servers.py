@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import importlib.util
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from synergy_nb.control.driver_messages import SparkOffered
 from synergy_nb.dataflow.meters import Ewma
+from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
 from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH
 from synergy_nb.runtime.process.requests import ClusterError, SparkState, SparkStatus
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from spark_stream.server import Server
     from synergy_nb.runtime.data._spark_part import SparkPart
 
-__all__ = ["SparkHost", "SparkServers", "checked", "unavailable"]
+__all__ = ["KeptCheckpoint", "SparkHost", "SparkServers", "checked", "resumption_of", "unavailable"]
 
 T = TypeVar("T")
 
@@ -230,12 +235,41 @@ def _ended(session: Any) -> None:
         disconnect(session)
 
 
+def resumption_of(head: bytes) -> Resumption:
+    """Return the progress of a part that a snapshot of its component contains."""
+    from spark_stream.resumption import Resumption  # noqa: PLC0415 - only who uses Spark needs it
+
+    return msgspec.msgpack.decode(head, type=Resumption)
+
+
+class KeptCheckpoint(NamedTuple):
+    """The checkpoint of a part in a durable folder."""
+
+    path: Path
+    problem: str  # reason why no query can go on from it; empty if none is known
+
+    @classmethod
+    def of(cls, head: bytes, location: Path) -> KeptCheckpoint:
+        """The checkpoint that a snapshot of a part names, in the folder of the checkpoints of its application."""
+        from spark_stream.checkpoints import problem  # noqa: PLC0415 - only who uses Spark needs it
+
+        since = resumption_of(head).within(location)
+        return cls(Path(since.checkpoint), problem(since, importlib.metadata.version("pyspark")))
+
+
 class SparkHost:
     """The access of one peer to Spark."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Recorder) -> None:
+    def __init__(
+        self,
         # loop, clock, record: event loop of the peer, its clock in seconds, and the function that writes an event to
         # the journal
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        record: Recorder,
+        durable: DurableFolder | None = None,  # folder that has the checkpoints of parts; None: the server's own has
+    ) -> None:
+        self._durable = durable
         self.loop = loop
         self.clock = clock
         self.record = record
@@ -312,11 +346,25 @@ class SparkHost:
         """Address of the server that accepts sessions; empty if this peer knows none."""
         return named(self._state.url) if self._state.url else ""
 
-    def folder(self, name: str) -> Path | None:
-        """Return the folder of the checkpoints of query ``name``; None if the server is not on this machine."""
-        return Path(self._state.folder) / name if self._state.folder else None
+    def folder(self, application: str, name: str) -> Path | None:
+        """Return the folder of the checkpoints of query ``name``; None if the server is not on this machine.
 
-    def unreachable(self, resumption: Resumption) -> str:
+        Raises ``ValueError`` if they could not be in the durable folder of the cluster.
+        """
+        if self._durable is None:
+            return Path(self._state.folder) / name if self._state.folder else None
+        if not self._state.folder:
+            raise ValueError(
+                f"spark: {self.server}; expected the server that the cluster starts, as this cluster is durable, and "
+                "no other one keeps checkpoints in its folder"
+            )
+        return self._durable.checkpoints(application) / name
+
+    def here(self, application: str, resumption: Resumption) -> Resumption:
+        """Return the progress of a query as it is found here: in a durable folder, which may have been moved."""
+        return resumption if self._durable is None else resumption.within(self._durable.checkpoints(application))
+
+    def unreachable(self, application: str, resumption: Resumption) -> str:
         """Return why this peer's server could not resume a query; empty if it could. On a thread that may wait.
 
         The session of this peer is open afterwards, as it may be needed soon.
@@ -331,7 +379,7 @@ class SparkHost:
                 session = self.session()
                 if not resumption.checkpoint or resumption.server == self.server:
                     return ""
-                why = unreachable(session, resumption.checkpoint, location_of(session, self.folder("")))
+                why = unreachable(session, resumption.checkpoint, location_of(session, self.folder(application, "")))
                 break
             except Exception as error:  # noqa: BLE001 - it has to be reported to those that wait for the copy
                 why = cause(error)
@@ -351,16 +399,18 @@ class SparkHost:
 
         over = threading.Event()
         callbacks = QueryCallbacks(on_ready=over.set, on_failed=lambda _: over.set())
-        query = PartQuery(part, self.access(), callbacks, secrets=secrets)
+        query = PartQuery(part, self.access(part.application), callbacks, secrets=secrets)
         query.start()
         over.wait(REHEARSAL)
         query.stop()
 
-    def access(self) -> SparkAccess:
-        """How queries of this peer reach Spark."""
+    def access(self, application: str) -> SparkAccess:
+        """How the queries of an application reach Spark from this peer."""
         from spark_stream.query import SparkAccess  # noqa: PLC0415 - only who uses Spark needs it
 
-        return SparkAccess(self.session, self.endpoint(), self.folder, lambda: self.server, self.leave)
+        folder, server = partial(self.folder, application), lambda: self.server
+        ended = (lambda: None) if self._durable is None else partial(self._durable.clear_ended, application)
+        return SparkAccess(self.session, self.endpoint(), folder, server, self.leave, ended)
 
     def endpoint(self) -> PeerEndpoint:
         """Endpoint at which Spark reads and writes the tuples of this peer's parts."""

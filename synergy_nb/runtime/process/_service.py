@@ -123,7 +123,7 @@ class Service:
         self._sizing: set[str] = set()  # ids of the plans that are sized by their traces before they are submitted
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
-        self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
+        self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record, durable)
         self._commands = Commands(runtime.request, runtime.loop)
         self._spark_reports = SparkReports(lambda: self.spark.offer, runtime.report)
         self.overheads = MeasuredOverheads(SPAN, runtime.report)

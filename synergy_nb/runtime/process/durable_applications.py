@@ -7,17 +7,20 @@ import msgspec
 from synergy_nb.control.graph import Report
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError
+from synergy_nb.durable.restoring import restored
 from synergy_nb.events.application_states import Status
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
+from synergy_nb.plan.derived.spark_parts import cones
 from synergy_nb.plan.tables.lookup_tables import keep_encoded
 from synergy_nb.plan.terms.known_functions import receive
+from synergy_nb.runtime.data.spark_servers import KeptCheckpoint, unavailable
 from synergy_nb.runtime.process.contents import is_table, name_of, piece
 from synergy_nb.runtime.process.requests import Submit
 
-__all__ = ["is_over", "keep_application", "keep_change", "prepare_change", "provide_contents"]
+__all__ = ["check_parts", "is_over", "keep_application", "keep_change", "prepare_change", "provide_contents"]
 
 
 def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: float) -> None:
@@ -28,6 +31,29 @@ def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: fl
         return
     kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch, decided=False)
     folder.keep(kept, {component: _whole(component) for component in needed_contents(plan)})
+
+
+def check_parts(folder: DurableFolder, application: KeptApplication) -> None:
+    """Check the checkpoints from which the parts on Spark of an application go on, and remove all others.
+
+    Only before the application is started. Raises ``DurableError`` if a part could not go on.
+    """
+    plan = Plan.from_bytes(application.plan)
+    parts = cones(plan, {name for name, each in plan.operators.items() if each.engine == "spark"})
+    if not parts or unavailable():
+        return  # the cluster will say why it does not execute them
+    files, location = folder.files(application.id), folder.checkpoints(application.id)
+    copies = {part: found.copy for part in parts if (found := restored(files, part)) is not None}
+    kept = {
+        part: KeptCheckpoint.of(copy.state.head, location) for part, copy in copies.items() if copy.state is not None
+    }
+    for part, checkpoint in kept.items():
+        if checkpoint.problem:
+            raise DurableError(
+                f"durable: {str(folder.path)!r}: {application.id}: {part}: {checkpoint.problem}; remove "
+                f"{location.parent} to forget the application"
+            )
+    folder.keep_checkpoints(application.id, {each.path for each in kept.values()})
 
 
 def prepare_change(folder: DurableFolder, application: str, old: Plan, new: Plan) -> Transitions:

@@ -483,7 +483,7 @@ class Component(ComponentMetrics):
         known = engine.committed
         if self.prediction is not None and now is not None:
             self.prediction.committed(known.inputs, now)
-        most = self.limits.retain // 2
+        most = self.limits.retain // 2 if FOLDER not in self.copies else math.inf  # a folder is never left behind
         for port, point in zip(self.ports.values(), known.inputs, strict=True):
             if engine.uncovered_bytes > most or (not self.copy_holders.waited and engine.state_bytes > most // 2):
                 port.cover()
