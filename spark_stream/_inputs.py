@@ -77,11 +77,19 @@ class QueryPorts:
         self._staging: list[tuple[str, int, Iterator[Staged]]] = []  # operator, port and files of each source
         self._threads: list[threading.Thread] = []
 
-    def attach(self, exchange: Exchange, committed: tuple[tuple[Offset, Point], ...], folder: Path | None) -> None:
+    def attach(
+        self,
+        exchange: Exchange,
+        committed: tuple[tuple[Offset, Point], ...],
+        folder: Path | None,
+        *,
+        continues: bool = False,
+    ) -> None:
         """Attach all inputs of the part to the exchange of the query.
 
         ``committed``: for each input from peers, the offset from which it is read, and the position there; ``folder``:
-        folder of the query on this machine; None if Spark is on another one.
+        folder of the query on this machine; None if Spark is on another one; ``continues``: whether Spark has planned
+        micro-batches for another peer.
         """
         from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
@@ -90,7 +98,13 @@ class QueryPorts:
         readings = Counter(operators.readings(plan, part.members, part.operator))
         numbered = operators.numbered(plan, part.members, part.operator)
         for name, (start, point) in zip(part.inputs, committed, strict=True):
-            inlet = Spool(taps=max(readings[name], 1), numbered=name in numbered, start=start, point=point)
+            inlet = Spool(
+                taps=max(readings[name], 1),
+                numbered=name in numbered,
+                start=start,
+                point=point,
+                continues=continues,
+            )
             self._attach(exchange, name, inlet, Layout(), readings[name], numbered=name in numbered)
         for name in part.members:
             operator = plan.operators[name]

@@ -109,6 +109,9 @@ class Spool:
         # the stream
         start: Offset = FIRST,
         point: Point = ORIGIN,
+        # whether it replaces a spool: then Spark may stand between the punctuations that come, and a row of the time of
+        # its offset may have come before that or behind it
+        continues: bool = False,
     ) -> None:
         # rows that were dropped because they came after a punctuation which had promised that there would be none
         self.late = 0
@@ -123,6 +126,7 @@ class Spool:
         self._limit = limit
         self._most = most
         self._numbered = numbered
+        self._placed = numbered or continues  # whether rows keep their position here
         self._start = start
         self._position = start.position
         self._open: list[_OpenRows] = []
@@ -167,7 +171,7 @@ class Spool:
 
     def _hold(self, batch: Batch) -> None:
         table = batch.table
-        if self._numbered:
+        if self._placed:
             numbers = pl.int_range(batch.position, batch.end_position, dtype=pl.Int64, eager=True).alias(POSITION)
             table = table.with_columns(numbers)
         times = table.get_column("time").cast(pl.Int64)
@@ -191,6 +195,13 @@ class Spool:
         self.loose += size
         self._add_bytes(size)
 
+    def _covered(self, table: pl.DataFrame, offset: Offset) -> pl.Series:
+        """Which rows an offset covers: a row of its time that came after it is behind it."""
+        times = table.get_column("time").cast(pl.Int64)
+        if not self._placed:
+            return times <= offset.time
+        return (times < offset.time) | ((times == offset.time) & (table.get_column(POSITION) < offset.position))
+
     def _cut(self, offset: Offset, born: float) -> None:
         """Release the rows that an offset covers, in the order of arrival."""
         self.low = offset.time
@@ -203,8 +214,8 @@ class Spool:
                 continue
             before = int(held.table.estimated_size()) + OVERHEAD
             covered = held.table
-            if held.last > offset.time:
-                within = held.table.get_column("time").cast(pl.Int64) <= offset.time
+            within = self._covered(held.table, offset) if held.last >= offset.time else None
+            if within is not None and not within.all():
                 covered, left = held.table.filter(within), held.table.filter(~within)
                 first: Any = left.get_column("time").cast(pl.Int64).min()
                 rest.append(_OpenRows(left, held.born, held.position, first, held.last))
@@ -244,7 +255,7 @@ class Spool:
             return
         parts: list[list[pl.DataFrame]] = [[], []]
         for table in whole.tables:
-            within = table.get_column("time").cast(pl.Int64) <= offset.time
+            within = self._covered(table, offset)
             for part, piece in zip(parts, (table.filter(within), table.filter(~within)), strict=True):
                 if piece.height:
                     part.append(piece)
@@ -300,7 +311,7 @@ class Spool:
                 if left is not None:
                     left -= piece.height
                 if piece.height:
-                    found.append(piece)
+                    found.append(piece.drop(POSITION) if self._placed and not self._numbered else piece)
                 if left == 0:
                     return found
         return found

@@ -240,7 +240,8 @@ class PartQuery:
             since=self.checkpoint.since.handed,
         )
         self.checkpoint.place(self._spark.server(), self._spark.folder(name))
-        self._ports.attach(exchange, self.input.committed, self.checkpoint.folder)
+        continues = bool(self.checkpoint.since.checkpoint)
+        self._ports.attach(exchange, self.input.committed, self.checkpoint.folder, continues=continues)
         exchange.warm()
         self._spark.endpoint.admit(exchange)
         self.input.open(exchange)

@@ -30,12 +30,12 @@ STEPS = ("planned", "read", "handed", "committed")  # how far Spark comes with a
 
 
 def streams(data: st.DataObject) -> list[Item]:
-    """Batches whose times are mixed, and punctuations that no tuple comes too late for."""
+    """Batches whose times are mixed, and punctuations that no tuple comes too late for; some come at their time."""
     items: list[Item] = []
     position = low = 0
     for _ in range(data.draw(st.integers(2, 14))):
         if data.draw(st.booleans()):
-            times = data.draw(st.lists(st.integers(low + 1, low + 20), min_size=1, max_size=6))
+            times = data.draw(st.lists(st.integers(low, low + 20), min_size=1, max_size=6))
             items.append(batch(times, position))
             position += len(times)
         else:
@@ -67,7 +67,8 @@ class Peer:
             since=since,
         )
         for start, point in inputs or ((FIRST, ORIGIN),) * ports:
-            self.exchange.attach(Spool(start=start, point=point), arrow_schema(COLUMNS), 1)
+            spool = Spool(start=start, point=point, continues=bool(inputs))
+            self.exchange.attach(spool, arrow_schema(COLUMNS), 1)
         self.run = self.exchange.begin(END_TIME)
 
     def _hand(self, handed: DeliveryProgress) -> None:

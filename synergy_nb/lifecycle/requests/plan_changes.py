@@ -183,7 +183,8 @@ def check_durable(plan: Plan, decided_by: str) -> None:
     for name, operator in plan.operators.items():
         if operator.engine == "spark" and decided_by == "active":
             raise ValueError(
-                f"operator {name!r}: engine: 'spark'; expected 'peer' beside active replicas, as this cluster is durable"
+                f"operator {name!r}: engine: 'spark'; expected 'peer' beside active replicas, as this cluster is "
+                "durable"
             )
         if operator.engine == "spark" and operator.kind == "source":
             raise ValueError(
