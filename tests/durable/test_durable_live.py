@@ -23,7 +23,7 @@ from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.runtime.process import starting
 from tests.waiting import asked_until
 
-STARTS_WITHIN = 150.0  # seconds within which a cluster with Spark goes on, on a busy machine
+STARTS_WITHIN = 240.0  # seconds within which a cluster with Spark goes on, on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -131,11 +131,11 @@ def test_windows_on_spark_go_on_from_their_checkpoint_after_the_death_of_everyth
     before = checkpoints()
     append(inputs, 2000, 3000)
     with program(folder, 1, spark=True):
-        until(lambda: checkpoints() > before)  # it has a copy of the checkpoint, of which the folder does not know
+        until(lambda: bool(checkpoints() - before))  # it has a copy of the checkpoint, of which the folder may not know
     with Cluster(2, cores=1.0, durable=folder) as cluster:
         (application,) = cluster.applications.values()
         until(lambda: len(counted(out)) >= 28)
-        assert len(checkpoints()) == 1
+        until(lambda: len(checkpoints()) == 1)
         application.stop()
         until(lambda: not list(folder.glob("*/")))
     ends = range(100, 100 * (1 + len(counted(out))), 100)
