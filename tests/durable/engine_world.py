@@ -174,7 +174,7 @@ class Part:
         if self._read is None:
             self._fetch(exchange, start, end)
             return
-        if not self._known and self._world.waits:
+        if not self._known:
             return  # no result leaves before the folder knows the checkpoint
         try:
             exchange.finish(self._run, kept.done, self._read)
@@ -216,8 +216,6 @@ class EngineWorld(DurableWorld):
     """Peers that have a folder, and Spark for one of the operators, which has a folder of its own in it."""
 
     def __init__(self, seed: int, peers: Sequence[str], **settings: Any) -> None:
-        #: Whether results wait until the folder knows the checkpoint.
-        self.waits: bool = settings.pop("waits", True)
         super().__init__(seed, peers, **settings)
         self.checkpoints: dict[str, Kept] = {}
         self.server = "1"  # name of the Spark server

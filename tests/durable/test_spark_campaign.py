@@ -28,13 +28,13 @@ def plan_of(rng: random.Random) -> Plan:
     return one.sink("out", id="out")
 
 
-def run(seed: int, *, waits: bool = True) -> None:
+def run(seed: int) -> None:
     rng = random.Random(seed)
     plan = plan_of(rng)
     inputs = inputs_of(rng, plan, rows=60)
     wanted = undisturbed(plan, inputs)
     world = EngineWorld(
-        seed, "abcd", faults=drawn_faults(rng), codec=seed % 4 == 0, waits=waits,
+        seed, "abcd", faults=drawn_faults(rng), codec=seed % 4 == 0,
         segment=rng.choice((300, 4_000, 1 << 20)), small=rng.choice((0, 300, 1 << 16)),
         slow=rng.choice((0.0, 0.05, 0.5)),
     )  # fmt: skip
