@@ -89,18 +89,11 @@ def test_the_folder_is_no_peer_and_executes_nothing() -> None:
             "active replicas beside backups",
         ),
         (
-            packets("s")
-            .filter("bytes > 1", availability="active 2")
-            .filter("bytes > 2", id="f", engine="spark")
-            .sink("out"),
-            "operator 'f': engine: 'spark'; expected 'peer' beside active replicas",
-        ),
-        (
             source("packets", rate="10 tuples/s", duration="1 s", speed=0, id="s", engine="spark").sink("out"),
             "operator 's': engine: 'spark'; expected 'peer'",
         ),
     ],
-    ids=["replicas beside backups", "replicas beside Spark", "a source that Spark reads"],
+    ids=["replicas beside backups", "a source that Spark reads"],
 )
 def test_what_a_folder_could_not_have_is_refused(plan: Plan, said: str) -> None:
     one = OnePeer("o", session=CONFIG)

@@ -181,11 +181,6 @@ def check_durable(plan: Plan, decided_by: str) -> None:
             "availability: active replicas beside backups; expected one of the two, as this cluster is durable"
         )
     for name, operator in plan.operators.items():
-        if operator.engine == "spark" and decided_by == "active":
-            raise ValueError(
-                f"operator {name!r}: engine: 'spark'; expected 'peer' beside active replicas, as this cluster is "
-                "durable"
-            )
         if operator.engine == "spark" and operator.kind == "source":
             raise ValueError(
                 f"operator {name!r}: engine: 'spark'; expected 'peer', as this cluster is durable, and no query "
