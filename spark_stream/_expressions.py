@@ -161,10 +161,10 @@ def aggregate(node: Any, schema: Mapping[str, str], kind: str, order: Sequence[s
             some = f"coalesce(CAST(max(isnan({value})) AS BIGINT), 0L)"
             written = f"(CAST(size(collect_set(nanvl({value}, {_null('float')}) + 0.0D)) AS BIGINT) + {some})"
     elif call == "avg":  # of integers, Spark would add up floats
-        total = _whole_sum(value) if own == "int" else _sum(value, own)
+        total = _wide_sum(value) if own == "int" else _sum(value, own)
         written = f"(CAST({total} AS DOUBLE) / nullif(count({value}), 0L))"
     elif call == "sum" and own == "int":
-        written = f"try_cast({_whole_sum(value)} AS BIGINT)"
+        written = _whole_sum(value)
     elif call == "sum":
         written = _sum(value, own)
     else:
@@ -260,10 +260,24 @@ def share_of(fraction: float, number: str, *, up: bool = False) -> str:
     return f"((CAST({number} AS DECIMAL(20, 0)) * {part}BD{more}) div {whole}BD)"
 
 
-def _whole_sum(value: str) -> str:
-    """The sum of integers, which 64 bits may not hold, from the sums of their upper and of their lower 32 bits."""
-    high, low = f"sum(shiftright({value}, 32))", f"sum({value} & 4294967295L)"
+def _halves(value: str) -> tuple[str, str]:
+    """The sums of the upper and of the lower 32 bits of integers, of which 64 bits may not hold the sum."""
+    return f"sum(shiftright({value}, 32))", f"sum({value} & 4294967295L)"
+
+
+def _wide_sum(value: str) -> str:
+    """The sum of integers, of up to 20 digits."""
+    high, low = _halves(value)
     return f"(CAST({high} AS DECIMAL(20, 0)) * 4294967296BD + {low})"
+
+
+def _whole_sum(value: str) -> str:
+    """The sum of integers, NULL if 64 bits do not hold it: without decimals, which are objects."""
+    high, low = _halves(value)
+    upper = f"({high} + shiftright({low}, 32))"
+    return (
+        f"CASE WHEN {upper} BETWEEN -2147483648L AND 2147483647L THEN {upper} * 4294967296L + ({low} & 4294967295L) END"
+    )
 
 
 def decaying(node: Any, schema: Mapping[str, str]) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """Sources that Spark reads itself, from Parquet files: a trace in this format directly, others after conversion.
 
-A query over a part of a plan reads them file after file, as a stream (:class:`Files`); one over a whole plan reads all
-of them at once, when they are there.
+A query over a part of a plan reads them file after file, as a stream (:class:`Files`); one over a whole plan reads one
+file, when it is there (:func:`write_whole`).
 
 The peer reads a source for conversion as for its own use (:func:`synergy_nb.traces.read`), so the stream is the same on
 both engines: in order, without malformed lines, with typed columns. It writes about 3 million rows/s, and Spark reads 1
@@ -16,6 +16,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,14 +25,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_stream._spool import FIRST, Offset, Spool
+from spark_stream._tables import POSITION, table_to_spark
 from synergy_nb import traces
-from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Item, Punctuation, empty
 from synergy_nb.plan import Operator
 from synergy_nb.plan.terms.column_types import digits_of
 from synergy_nb.traces.times import in_years
 
 AHEAD: Final = 2  # files that are staged before they are read
 FILE_ROWS: Final = 500_000  # number of rows in a converted file
+GROUP_ROWS: Final = 250_000  # number of rows in a group of the only file of a stream: a task of Spark takes groups
 DIRECT_ROWS: Final = 4_000_000  # most rows of a trace that Spark reads as it is: they are one micro-batch
 _FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "int": (pa.int64(),),
@@ -119,16 +122,18 @@ def _has_good_times(path: Path, names: Sequence[str], clock: str, *, ordered: bo
 
 def _has_good_bounds(metadata: Any, names: Sequence[str], clock: str) -> bool:
     """Whether the statistics of a Parquet file say that event times are all there, and times of the years 1 to 9999."""
+    bounds: list[int] = []
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         columns = {each.path_in_schema: each.statistics for each in map(group.column, range(group.num_columns))}
         for name in names:
             known = columns.get(name)
             if known is None or not known.has_min_max or not known.has_null_count:
                 return False
-            bounds = pl.Series([known.min_raw, known.max_raw], dtype=pl.Int64).cast(pl.Datetime("us"))
-            if in_years(bounds) is not bounds or (name == clock and known.null_count):
+            if name == clock and known.null_count:
                 return False
-    return True
+            bounds += (known.min_raw, known.max_raw)
+    times = pl.Series(bounds, dtype=pl.Int64).cast(pl.Datetime("us"))
+    return in_years(times) is times
 
 
 def convert(
@@ -167,6 +172,34 @@ def written(items: Iterable[Item], folder: Path, *, numbered: bool) -> Iterator[
         table.with_columns(zoned, spans).write_parquet(path, compression="lz4", statistics=False)
         number += 1
         yield Staged(path, item.time)
+
+
+def write_whole(tables: Iterable[pl.DataFrame], path: Path, columns: Mapping[str, str], *, numbered: bool) -> None:
+    """Write all rows of a stream into one file, in their order; a table is encoded while the next one is made.
+
+    ``columns``: columns of the stream with their types; ``numbered``: whether rows keep their position in the stream,
+    in a column ``_position``.
+
+    Raises ``OSError`` if there is no room.
+    """
+    kinds = {**columns, POSITION: "int"} if numbered else dict(columns)
+    schema = table_to_spark(empty(kinds), kinds).schema
+    texts = [name for name, kind in kinds.items() if kind == "str"]  # tables of values pay for no others
+    with (
+        pq.ParquetWriter(path, schema, compression="lz4", write_statistics=False, use_dictionary=texts) as file,
+        ThreadPoolExecutor(1, thread_name_prefix="rows-file") as behind,
+    ):
+        position = 0
+        coming: Future[None] | None = None
+        for table in tables:
+            end = position + table.height
+            numbers = [pl.int_range(position, end, dtype=pl.Int64, eager=True).alias(POSITION)] if numbered else []
+            made, position = table_to_spark(table.with_columns(numbers), kinds), end
+            if coming is not None:
+                coming.result()
+            coming = behind.submit(file.write_table, made)
+        if coming is not None:
+            coming.result()
 
 
 class Files:

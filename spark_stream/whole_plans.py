@@ -11,7 +11,8 @@ nothing is translated, read or written by a second piece of code, and the rows a
 
 Spark gives the rows of a scan in the order of the file, as ``collect`` does: it numbers the pieces of a file as they
 follow one another, and the server sends their rows piece by piece. So where nothing but conditions and projections is
-between a Parquet file and a frame, the rows come in the order of the file, and need no positions.
+between a file and a frame, the rows come in the order of the file, and need no positions. What is converted is one file
+in the order of its stream, as Spark reads several in the order of their sizes.
 
 Spark and gRPC are imported in functions only, as what checks a plan needs neither.
 """
@@ -31,7 +32,7 @@ import polars as pl
 
 from spark_stream._opened_sessions import OpenedSession, is_here
 from spark_stream._settings import SHARED_CLASSES
-from spark_stream._staging import FILE_ROWS, Layout, direct, written
+from spark_stream._staging import GROUP_ROWS, Layout, direct, write_whole
 from spark_stream._tables import POSITION, from_spark
 from spark_stream.server import Endpoint
 from spark_stream.spark_errors import cause, has_no_room, is_lost
@@ -41,7 +42,7 @@ from synergy_nb.connectors import connected
 from synergy_nb.connectors.patient_polls import items_to_end
 from synergy_nb.connectors.secret_values import given_secrets
 from synergy_nb.connectors.sink_writers import writer_of
-from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.operators import OperatorLogic, create
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, conform, empty
@@ -63,7 +64,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkJobFailed", "SparkRun", "ahead", "check_on_spark", "run_on_spark", "stream_of"]
 
+_ROWS: Final = "rows.parquet"  # name of the file with the rows of a source
 _FOLDER: Final = "directory"  # connector of folders, which a peer polls
+# A file is divided into as many equal parts as there are cores. By Spark's default, 4 MB are added to its size first:
+# of the two tasks of a file of 10 MB one gets 7
+_HALVES: Final = {"spark.sql.files.openCostInBytes": "262144"}
+# Messages with rows have 3 MB; by Spark's default, 10,000 rows at most, of .4 MB
+_LARGE_BATCHES: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100000"}
 _ALONE: Final = ("filter", "project")  # operators that process each tuple alone, and keep their order
 
 
@@ -249,7 +256,7 @@ def run_on_spark(
         waiting = time.monotonic()
         session = found.session()
         run.waited = time.monotonic() - waiting
-        ends.enter_context(_meaning(session, ours=found.is_ours))
+        ends.enter_context(_settings(session, ours=found.is_ours, as_read=stored.as_read.issuperset(plan.sinks)))
         for sink, reader in readers.items():
             frame = stored.frame(session, sink)
             with _explained(session, plan):
@@ -261,7 +268,8 @@ def run_on_spark(
                         takers[sink](table)
                         run.rows[sink] += table.height
                 else:
-                    run._tables[sink] = _collected(session, frame, plan.schema(sink), sorts=sink in stored.as_read)
+                    how = {"as_read": sink in stored.as_read, "sorts": sink in stored.unsorted}
+                    run._tables[sink] = _collected(session, frame, plan.schema(sink), **how)
                     run.rows[sink] = run._tables[sink].height
     run.seconds = time.monotonic() - began
     return run
@@ -350,7 +358,8 @@ class _Sources:
             found = direct(plan.operators[name], plan.schema(name), most=float("inf"), ordered=name in numbered)
             if found is not None:
                 as_they_are[name] = found
-        self.as_read = frozenset(sink for sink in self.as_read if _origin(plan, sink) in as_they_are)
+        #: Of these, sinks whose rows come in the order of a file that may not be that of time
+        self.unsorted = frozenset(sink for sink in self.as_read if _origin(plan, sink) in as_they_are)
         chains = {name: [] if name in as_they_are else ahead(plan, name) for name in plan.sources}
         done = {operator.id for chain in chains.values() for operator in chain}
         self._inside = [name for name in self._inside if name not in done]
@@ -361,7 +370,7 @@ class _Sources:
             own.mkdir()
             if name in as_they_are:
                 staged, layout = as_they_are[name]
-                (own / "rows.parquet").symlink_to(staged.path)
+                (own / _ROWS).symlink_to(staged.path)
                 self._found[name] = _Stored(own, layout, counted=name in self._numbered)
             else:
                 end = chain[-1].id if chain else name
@@ -382,20 +391,27 @@ class _Sources:
     def _convert(
         self, operator: Operator, chain: list[Operator], folder: Path, notices: list[str], *, numbered: bool
     ) -> None:
-        """Write what the last of a chain of operators behind a source gives into files."""
+        """Write what the last of a chain of operators behind a source gives into a file."""
+        params = {**operator.params, "batch": GROUP_ROWS}
+        end = chain[-1].id if chain else operator.id
 
         def skipped(lines: SkippedLines) -> None:
             notices.append(f"source {operator.id!r}: skipped {lines}")
 
-        if operator.params["connector"] == _FOLDER:
-            items = self._polled(operator, notices)
-        else:
-            items = traces.read({**operator.params, "batch": FILE_ROWS}, skipped)
-        for each in chain:
-            logic = create(each, self._plan, secrets=self._secrets)
-            items = _passed(items, partial(logic.execute, 0))
-        for _ in written(items, folder, numbered=numbered):
-            pass
+        def write(tables: Iterator[pl.DataFrame]) -> None:
+            for each in chain:
+                tables = _passed(tables, create(each, self._plan, secrets=self._secrets))
+            try:
+                write_whole(tables, folder / _ROWS, self._plan.schema(end), numbered=numbered)
+            except OSError as error:
+                if not has_no_room(error):
+                    raise
+                raise SparkJobFailed(f"{self._plan.name}: no space left on the disk") from None
+
+        if params["connector"] == "trace" and traces.read_once(params, write, skipped):
+            return
+        items = self._polled(operator, notices) if params["connector"] == _FOLDER else traces.read(params, skipped)
+        write(item.table for item in items if isinstance(item, Batch))
 
     def _polled(self, operator: Operator, notices: list[str]) -> Iterator[Item]:
         late = 0
@@ -458,9 +474,12 @@ def ahead(plan: Plan, source: str) -> list[Operator]:
         stream = readers[0].id
 
 
-def _passed(items: Iterable[Item], through: Callable[[Item], Iterable[Item]]) -> Iterator[Item]:
-    for item in items:
-        yield from through(item)
+def _passed(tables: Iterator[pl.DataFrame], through: OperatorLogic) -> Iterator[pl.DataFrame]:
+    """Yield what an operator that processes each tuple alone makes of the rows of a stream."""
+    position = 0
+    for table in tables:
+        yield from (made.table for made in through.execute(0, Batch(table, position, 0.0)) if isinstance(made, Batch))
+        position += table.height
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -486,18 +505,24 @@ def _opened(plan: Plan, sink: str, secrets: Mapping[str, bytes], ends: contextli
     return reader
 
 
-def _collected(session: SparkSession, frame: DataFrame, schema: Mapping[str, str], *, sorts: bool) -> pl.DataFrame:
-    """All rows, in the order of peers. ``sorts``: they come in the order of a file, and peers sort them by time."""
+def _collected(
+    session: SparkSession, frame: DataFrame, schema: Mapping[str, str], *, as_read: bool, sorts: bool
+) -> pl.DataFrame:
+    """All rows, in the order of peers.
+
+    ``as_read``: whether they come in the order of a file; ``sorts``: whether it may be that peers sort these by time.
+    """
     from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
     batches = [batch for table in _arrow_tables(session, frame) for batch in table.to_batches()]
     if not batches:
         return empty(schema)
     rows = from_spark(batches, schema)
-    if not sorts:
+    if not as_read:
         return conform(operators.arrange(rows), schema)
-    in_time = rows.get_column("time").is_sorted()
-    return conform(rows if in_time else rows.sort("time", maintain_order=True), schema)
+    if sorts and not rows.get_column("time").is_sorted():
+        rows = rows.sort("time", maintain_order=True)
+    return conform(rows, schema)
 
 
 def _in_order(session: SparkSession, frame: DataFrame, schema: Mapping[str, str]) -> Iterator[pl.DataFrame]:
@@ -542,8 +567,11 @@ def _arrow_tables(session: SparkSession, frame: DataFrame) -> Iterator[pa.Table]
 
 
 @contextlib.contextmanager
-def _meaning(session: SparkSession, *, ours: bool) -> Iterator[None]:
-    """Give a session the settings by which expressions have their meaning, and a session of others its own back."""
+def _settings(session: SparkSession, *, ours: bool, as_read: bool) -> Iterator[None]:
+    """Give a session the settings of a job, and a session of others its own back.
+
+    ``as_read``: whether all results are rows of files, so that there are many, and no lists.
+    """
     from pyspark.sql.connect.proto.base_pb2 import ConfigRequest, KeyValue  # noqa: PLC0415 - imports Spark
 
     from spark_stream._expressions import MEANING  # noqa: PLC0415
@@ -552,7 +580,7 @@ def _meaning(session: SparkSession, *, ours: bool) -> Iterator[None]:
         listed = [KeyValue(key=name, value=value) for name, value in pairs]
         session.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=listed)))
 
-    needed = {**MEANING, **(SHARED_CLASSES if ours else {})}
+    needed = {**MEANING, **_HALVES, **(_LARGE_BATCHES if as_read else {}), **(SHARED_CLASSES if ours else {})}
     before: list[tuple[str, str | None]] = []
     if not ours:
         asked = ConfigRequest.Operation(get_option=ConfigRequest.GetOption(keys=list(needed)))

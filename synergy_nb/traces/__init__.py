@@ -6,6 +6,30 @@ read the formats, ``packets`` generates self-similar traffic, ``datasets`` lists
 
 from __future__ import annotations
 
-from synergy_nb.traces.reading import BATCH_ROWS, Info, Skipped, info, open_trace, paced, read, schema_of, sniff, table
+from synergy_nb.traces.reading import (
+    BATCH_ROWS,
+    Info,
+    Skipped,
+    info,
+    open_trace,
+    paced,
+    read,
+    read_once,
+    schema_of,
+    sniff,
+    table,
+)
 
-__all__ = ["BATCH_ROWS", "Info", "Skipped", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
+__all__ = [
+    "BATCH_ROWS",
+    "Info",
+    "Skipped",
+    "info",
+    "open_trace",
+    "paced",
+    "read",
+    "read_once",
+    "schema_of",
+    "sniff",
+    "table",
+]

@@ -27,7 +27,19 @@ from synergy_nb.traces._typed_columns import Tally
 from synergy_nb.traces.text_files import UTF8, check_encoding
 from synergy_nb.traces.trace_files import Opened, opened, sniff
 
-__all__ = ["BATCH_ROWS", "Info", "Skipped", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
+__all__ = [
+    "BATCH_ROWS",
+    "Info",
+    "Skipped",
+    "info",
+    "open_trace",
+    "paced",
+    "read",
+    "read_once",
+    "schema_of",
+    "sniff",
+    "table",
+]
 
 BATCH_ROWS: Final = 65_536
 CONNECTORS: Final = (*GENERATED, "trace")
@@ -163,9 +175,7 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
     if _connector(params) == "nexmark":
         events = nexmark.tables(nexmark.parameters(params))
         return _sorted_batches(piece for each in events for piece in each.iter_slices(rows))
-    lateness = params.get("lateness")
-    if lateness is not None and (not isinstance(lateness, int | float) or not 0 <= lateness < math.inf):
-        raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
+    lateness = _lateness(params)
     trace = open_trace(params)
     survey, tally = TimeSurvey(rows), Tally()
     store = None if trace.again else RowStore(ordered=lateness is None)
@@ -173,11 +183,7 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         survey.add(_micros(found))
         if store is not None:
             store.add(found)
-    if (bad := tally.malformed) is not None or tally.doubt:
-        lines = SkippedLines(str(trace.path), 0 if bad is None else bad.count, str(bad or ""), tally.doubt)
-        log.warning("skipped %s" if lines.count else "implausible times in %s", lines)
-        if skipped is not None:
-            skipped(lines)
+    _tell(trace, tally, skipped)
     if lateness is not None and survey.disorder > round(lateness * 1e6):
         raise ValueError(
             f"{trace.path}: lateness: tuple {survey.latest_row} is {survey.disorder / 1e6:g} s behind an earlier one; "
@@ -190,6 +196,42 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         for found in trace.rows():
             store.add(found)
     return _sorted_batches(sized(store.merged(), rows))
+
+
+class _OutOfOrder(Exception):
+    """A tuple of a trace is earlier than one before it in the file."""
+
+
+def read_once(
+    params: Mapping[str, Any], take: Callable[[Iterator[pl.DataFrame]], object], skipped: Skipped | None = None
+) -> bool:
+    """Have the tuples of a trace taken as they are read for the first time; return whether they are in order of time.
+
+    If not, :func:`read` has them in their order. What :func:`read` says before the first tuple is known when the last
+    one is there: so this is for who can give back what was taken. Nothing is stored or read twice.
+
+    ``params``, ``skipped``: as for :func:`read`; ``take``: function that is called with all tuples, and ends with them.
+
+    Raises ``ValueError`` as :func:`read`, at the latest at the end.
+    """
+    rows, _ = params["batch"], _lateness(params)
+    trace, tally = open_trace(params), Tally()
+    try:
+        take(sized(_rising(trace.judged(tally)), rows))
+    except _OutOfOrder:
+        return False
+    _tell(trace, tally, skipped)
+    return True
+
+
+def _rising(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    last = START
+    for found in tables:
+        times = _micros(found)
+        if times[0] < last or (times[1:] < times[:-1]).any():
+            raise _OutOfOrder
+        last = int(times[-1])
+        yield found
 
 
 def table(params: Mapping[str, Any]) -> pl.DataFrame:
@@ -272,6 +314,23 @@ def paced(
     if speed == 0:
         return ((0.0, item) for item in items)
     return _paced(items, speed, span, heartbeat)
+
+
+def _lateness(params: Mapping[str, Any]) -> float | None:
+    lateness: float | None = params.get("lateness")
+    if lateness is not None and (not isinstance(lateness, int | float) or not 0 <= lateness < math.inf):
+        raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
+    return lateness
+
+
+def _tell(trace: Opened, tally: Tally, skipped: Skipped | None) -> None:
+    """Say which lines were skipped, if any were."""
+    if (bad := tally.malformed) is None and not tally.doubt:
+        return
+    lines = SkippedLines(str(trace.path), 0 if bad is None else bad.count, str(bad or ""), tally.doubt)
+    log.warning("skipped %s" if lines.count else "implausible times in %s", lines)
+    if skipped is not None:
+        skipped(lines)
 
 
 def _connector(params: Mapping[str, Any]) -> str:

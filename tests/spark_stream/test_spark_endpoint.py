@@ -20,7 +20,7 @@ from spark_stream._birth_times import BirthTimes
 from spark_stream._exchange import Exchange
 from spark_stream._sources import Reader, Writer, Written
 from spark_stream._spool import FIRST, Offset, Spool
-from spark_stream._staging import Files, Staged, convert, direct
+from spark_stream._staging import Files, Staged, convert, direct, write_whole
 from spark_stream._tables import MARK, arrow_schema
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.peer_endpoint import PeerEndpoint
@@ -704,6 +704,23 @@ def test_a_converted_source_is_the_same_stream(tmp_path: Path, monkeypatch: pyte
         assert found["_position"].to_list() == list(range(1000))
         found = found.drop("_position")
     assert found.equals(expected)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_whole_stream_is_one_file_in_its_order(tmp_path: Path, numbered: bool) -> None:
+    path, kinds = tmp_path / "rows.parquet", {"time": "time", "lasts": "duration", "n": "int", "a.b": "str"}
+    rows = pl.DataFrame({"time": [5, 3, 4, 3], "lasts": [1, None, 2, 3], "n": [1, 2, 3, 4], "a.b": list("xyxz")})
+    rows = rows.with_columns(pl.col("time").cast(pl.Datetime("us")), pl.col("lasts").cast(pl.Duration("us")))
+    write_whole(rows.iter_slices(3), path, kinds, numbered=numbered)
+    found = pl.read_parquet(path)
+    if numbered:
+        assert found["_position"].to_list() == [0, 1, 2, 3]
+        found = found.drop("_position")
+    assert found.schema["lasts"] == pl.Int64()
+    assert found.schema["time"] == pl.Datetime("us", "UTC")
+    assert found.select("n", "a.b").rows() == rows.select("n", "a.b").rows()
+    write_whole([], path, kinds, numbered=numbered)
+    assert pl.read_parquet(path).height == 0
 
 
 def test_a_trace_out_of_order_is_cut_at_its_punctuations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,8 +221,10 @@ def test_names_are_never_read_as_anything_else(spark_server: Server) -> None:
             "sum(NULL)",
             "int",
             (
-                "try_cast((CAST(sum(shiftright(CAST(NULL AS BIGINT), 32)) AS DECIMAL(20, 0)) * 4294967296BD "
-                "+ sum(CAST(NULL AS BIGINT) & 4294967295L)) AS BIGINT)"
+                "CASE WHEN (sum(shiftright(CAST(NULL AS BIGINT), 32)) + "
+                "shiftright(sum(CAST(NULL AS BIGINT) & 4294967295L), 32)) BETWEEN -2147483648L AND 2147483647L THEN "
+                "(sum(shiftright(CAST(NULL AS BIGINT), 32)) + shiftright(sum(CAST(NULL AS BIGINT) & 4294967295L), 32)) "
+                "* 4294967296L + (sum(CAST(NULL AS BIGINT) & 4294967295L) & 4294967295L) END"
             ),
         ),
     ],

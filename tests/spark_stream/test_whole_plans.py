@@ -17,6 +17,8 @@ from spark_stream.operators.frames import ORDER
 from spark_stream.whole_plans import SparkJobFailed, SparkRun, check_on_spark, run_on_spark
 from synergy_nb import Plan, PlanError, SinkFailed, csv, function, jsonl, parquet, plan, source
 from synergy_nb.cli.commands import app
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.traces import read as read_items
 from synergy_nb.traces import table
 from tests.feeding import through
 
@@ -186,6 +188,11 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
     for number, some in enumerate(rows.sort("time", maintain_order=True).iter_slices(70)):
         some.with_columns(pl.col("time").dt.to_string("iso")).write_ndjson(folder / f"{number}.jsonl")
     whole = read(tmp_path / "as it is.parquet", "parquet", "shuffled").filter("user <> 'a'", id="whole")
+    rising = tmp_path / "rising.csv"
+    rising.write_text("".join(["time,user,bytes\n", *(f"{n // 3},{'abc'[n % 3]},{n}\n" for n in range(300))]))
+    loose = source(
+        "trace", path=str(tmp_path / "flows.csv"), format="csv", columns=FLOWS, lateness="1000 s", id="loose"
+    )
     coming = source("directory", path=f"{folder}/*.jsonl", format="jsonl", columns=FLOWS, ends=True, id="coming")
     made = plan(
         sums(lines).sink("sums", to=csv(str(tmp_path / "sums.csv"))),
@@ -194,23 +201,31 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
             "counts", to=parquet(str(tmp_path / "counts"))
         ),
         coming.project("user", twice="bytes * 2").sink("twice", to=jsonl(str(tmp_path / "twice.jsonl"))),
+        read(rising, name="rising").filter("bytes % 7 > 2", id="some").sink("some"),
+        loose.filter("bytes > 50", id="left").sink("left"),
         name="all",
     )
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.ansi.enabled", "true")
     run = run_on_spark(made, spark=spark)
     assert (spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get("spark.sql.session.timeZone")) == ("true", zone)
-    tables = {"flows": rows, "coming": rows.sort("time", maintain_order=True), "shuffled": rows}
+    unsorted = pl.concat(
+        item.table for item in read_items(loose.sink().operators["loose"].params) if isinstance(item, Batch)
+    )
+    assert not unsorted["time"].is_sorted()
+    tables = {"rising": table({"path": str(rising), "format": "csv", "columns": FLOWS}), "loose": unsorted}
+    tables |= {"flows": rows, "coming": rows.sort("time", maintain_order=True), "shuffled": rows}
     wanted = {sink: through(made, made.upstream(sink)[0], tables) for sink in made.sinks}
     large, counts, twice, totals = (made.sinks[place] for place in (1, 2, 3, 0))
-    assert run.results("large").equals(wanted[large])
+    assert all(
+        run.results(name).equals(wanted[made.sinks[place]]) for place, name in ((1, "large"), (4, "some"), (5, "left"))
+    )
     assert wanted[large].height > 3
     assert run.rows == {sink: found.height for sink, found in wanted.items()}
     assert pl.read_parquet(tmp_path / "counts/*.parquet").equals(wanted[counts])
     assert pl.read_ndjson(tmp_path / "twice.jsonl")["twice"].to_list() == wanted[twice]["twice"].to_list()
     assert pl.read_csv(tmp_path / "sums.csv")["total"].to_list() == wanted[totals]["total"].to_list()
-    (notice,) = run.notices
-    assert notice.startswith("source 'flows': skipped ")
+    assert [notice.partition(" skipped ")[0] for notice in run.notices] == ["source 'flows':", "source 'loose':"]
     before = (tmp_path / "sums.csv").read_bytes()
     run_on_spark(made, spark=spark)  # each row is there once
     assert (tmp_path / "sums.csv").read_bytes() == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from synergy_nb.plan import PlanError, source
 from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.runtime.data import instances
 from synergy_nb.simulator import _paced_sources as paced_sources
-from synergy_nb.traces import info, paced, read, schema_of
+from synergy_nb.traces import info, paced, read, read_once, schema_of
 from synergy_nb.traces.trace_files import sniff
 from tests.traces.whole_traces import load
 
@@ -483,6 +483,27 @@ def test_a_trace_out_of_order_is_sorted_and_ties_keep_their_order(write: Any) ->
     assert pl.concat(tables)["x"].to_list() == ["b", "d", "c", "a", "e"]
     assert [item.time for item in items if isinstance(item, Punctuation)] == [2_000_000, 3_000_000, END]
     check_promises(items)
+
+
+def test_a_trace_in_order_is_read_once_and_one_out_of_order_says_so(write: Any) -> None:
+    """As :func:`read` has it, with what it says of lines that were skipped, but at the end."""
+    path = write("time,n\n1,0\n2,1\nsoon,2\n2,3\n7,4\n", "in.csv")
+    params = {"path": str(path), "format": "csv", "batch": 3, "tolerance": 0.5}
+    said: list[Any] = []
+
+    def take(tables: Iterator[pl.DataFrame]) -> None:
+        taken.extend(each["n"].to_list() for each in tables)
+        assert not said
+
+    taken: list[list[int]] = []
+    assert read_once(params, take, said.append)
+    assert taken == [[0, 1, 3], [4]]
+    assert [each.count for each in said] == [1]
+    with pytest.raises(ValueError, match=r"1 of 5 lines are not of format 'csv'"):
+        read_once({**params, "tolerance": 0.1}, list)
+    late = write("time,n\n1,0\n3,1\n2,2\n", "late.csv")
+    assert not read_once({**params, "path": str(late)}, list, said.append)
+    assert len(said) == 1
 
 
 def test_lateness_keeps_the_order_of_the_file(write: Any) -> None:
