@@ -163,8 +163,8 @@ def server_settings(folder: Path, cores: int = CORES, port: int = 0) -> dict[str
     sockets = str(folder / "tmp")
     return {
         **_SERVER,
-        # Python workers have no port then; where the path is too long, they have one that asks for a secret
-        "spark.python.unix.domain.socket.enabled": str(len(os.fsencode(sockets)) < SOCKETS).lower(),
+        # Python workers have no port then; where the path does not suit, they have one that asks for a secret
+        "spark.python.unix.domain.socket.enabled": str(_takes_sockets(sockets)).lower(),
         "spark.python.unix.domain.socket.dir": sockets,
         "spark.master": f"local[{cores}]",
         "spark.app.name": "synergy",
@@ -175,6 +175,11 @@ def server_settings(folder: Path, cores: int = CORES, port: int = 0) -> dict[str
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.jars.ivy": str(folder / "ivy"),
     }
+
+
+def _takes_sockets(folder: str) -> bool:
+    """Whether Spark can put sockets into a folder: it has no room for long paths, and writes them in small letters."""
+    return len(os.fsencode(folder)) < SOCKETS and folder == folder.lower()
 
 
 def log_configuration() -> str:

@@ -25,6 +25,7 @@ import pytest
 
 from spark_stream import _supervisor as supervisor
 from spark_stream import java, launching
+from spark_stream._settings import server_settings
 from spark_stream.address import Address, parse_url
 from spark_stream.java import Java, SparkUnavailable
 from spark_stream.launching import spark_home
@@ -384,6 +385,14 @@ def test_a_long_log_is_emptied(tmp_path: Path) -> None:
         supervisor.shorten(log, 9)
         file.write(b"y")
     assert log.read_bytes() == b"y"
+
+
+@pytest.mark.parametrize(
+    ("folder", "takes"), [("/tmp/synergy", True), ("/var/folders/x/T/synergy", False), ("/tmp/" + 60 * "a", False)]
+)
+def test_spark_puts_sockets_only_where_it_finds_them_again(folder: str, *, takes: bool) -> None:
+    settings = server_settings(Path(folder))
+    assert settings["spark.python.unix.domain.socket.enabled"] == ("true" if takes else "false")
 
 
 def test_a_server_without_cores_is_refused() -> None:
