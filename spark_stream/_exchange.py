@@ -168,7 +168,7 @@ class Exchange:
         That is when a micro-batch has been handed over. For a query that reads only files, or that continues from
         another peer, it is when Spark has asked for its first input, since its Python processes have started then.
         """
-        asks = self._results.continues or self._inputs.are_files
+        asks = self._inputs.are_files or any(spool.continues for spool in self._inputs.spools)
 
         def begun() -> bool:
             return self._results.handed_any or (asks and self._runs.state is not ExchangeState.WAITING)
@@ -372,11 +372,11 @@ class Exchange:
             self._runs.check(run)
             self._wake()
             inlet = self.inlets[port]
-            if not isinstance(inlet, Spool) or start.time >= end.time:
+            if not isinstance(inlet, Spool) or start == end:
                 return
             inlet.await_until(start, end)
             has_room = self._inputs.take_room()
         if has_room:
             self._callbacks.on_room()
         with self._changed:
-            self._changed.wait_for(lambda: inlet.low >= end.time or not self._runs.accepts(run))
+            self._changed.wait_for(lambda: inlet.reaches(end) or not self._runs.accepts(run))

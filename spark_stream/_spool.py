@@ -13,7 +13,8 @@ that have been committed there, and cuts at Spark's offset, wherever punctuation
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import math
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -41,6 +42,12 @@ class Offset(NamedTuple):
 
 
 FIRST: Final = Offset(0, START)
+_ALL: Final = (END, END)  # place behind every offset
+
+
+def _place(offset: Offset) -> tuple[int, int]:
+    """Where an offset is: of two of one time, the one that comes later in the stream covers more."""
+    return offset.time, offset.position
 
 
 class Inlet(Protocol):
@@ -93,6 +100,10 @@ class _Segment(msgspec.Struct, gc=False):
     born: float
 
 
+def _place_of(segment: _Segment) -> tuple[int, int]:
+    return _place(segment.offset)
+
+
 class Spool:
     """The stream of one input of a part, as it arrives from peers."""
 
@@ -120,20 +131,22 @@ class Spool:
         self.freed = start  # all up to here was committed by all taps
         self.committed = point  # place in the stream from which on it holds what has not been committed
         self.loose = 0  # bytes of rows that no punctuation covers yet
-        self.wanted = START  # time in microseconds that Spark waits for; it is not full before
         self.retained_bytes = 0  # bytes of rows and punctuations that are kept
         self.unread = 0  # of these, bytes that have not been read by all taps
         self._limit = limit
         self._most = most
         self._numbered = numbered
+        self.continues = continues  # whether it replaces one
         self._placed = numbered or continues  # whether rows keep their position here
         self._start = start
-        self._position = start.position
+        self._position = point.position  # end of what has come
+        self._last = start  # offset of the last cut
+        self._wanted = _place(FIRST)  # what Spark waits for; it is not full before
         self._open: list[_OpenRows] = []
         self._segments: deque[_Segment] = deque()
-        self._marks: list[Offset] = []  # where Spark stands, beyond the last punctuation
-        self._read = [start.time] * taps
-        self._committed = [start.time] * taps
+        self._marks: list[Offset] = []  # where Spark stands, beyond the last cut
+        self._read = [_place(start)] * taps
+        self._committed = [_place(start)] * taps
         self._full = False
         self._ignored = False  # nobody reads it
 
@@ -148,7 +161,12 @@ class Spool:
             self._full = False
         elif not self._full and self.unread >= self._limit:
             self._full = True
-        return self._full and self.low > min(self._read) and self.low >= self.wanted
+        last = _place(self._last)
+        return self._full and last > min(self._read) and last >= self._wanted
+
+    def reaches(self, end: Offset) -> bool:
+        """Whether all that an offset covers has come, and can be read."""
+        return _place(self._last) >= _place(end)
 
     def append(self, item: Item) -> bool:
         """Append the next item of the stream; return whether there are new rows to read."""
@@ -158,16 +176,26 @@ class Spool:
         if isinstance(item, Punctuation):
             if item.time <= self.low:
                 return False
-            while self._marks and self._marks[0].time <= item.time:
-                mark = self._marks.pop(0)
-                if mark.time < item.time:
-                    self._cut(mark, item.born)
             self._position = max(self._position, item.position)
-            self._cut(Offset(self._position, item.time), item.born)
+            self._cut_marks(item.time, item.born)
+            if item.time > self.low:
+                self._cut(Offset(self._position, item.time), item.born)
             return True
         self._position = max(self._position, item.end_position)
         self._hold(item)
-        return False
+        return self._cut_marks(self.low, item.born)
+
+    def _cut_marks(self, low: int, born: float) -> bool:
+        """Release what marks cover, where all of it has come, as nothing before ``low`` follows.
+
+        A row of the time ``low`` may follow: all that a mark of that time covers has come once its position has, which
+        may be before the punctuation or behind it. Returns whether there was such a mark.
+        """
+        cut = False
+        while self._marks and (self._marks[0].time < low or _place(self._marks[0]) <= (low, self._position)):
+            self._cut(self._marks.pop(0), born)
+            cut = True
+        return cut
 
     def _hold(self, batch: Batch) -> None:
         table = batch.table
@@ -204,7 +232,7 @@ class Spool:
 
     def _cut(self, offset: Offset, born: float) -> None:
         """Release the rows that an offset covers, in the order of arrival."""
-        self.low = offset.time
+        self.low, self._last = offset.time, offset
         tables: list[pl.DataFrame] = []
         rest: list[_OpenRows] = []
         position, size = offset.position, OVERHEAD
@@ -232,7 +260,7 @@ class Spool:
         self._add_bytes(size)
         rows = sum(table.height for table in tables)
         self._segments.append(_Segment(offset, position, tables, rows, size, born))
-        if offset.time <= min(self._read):  # Spark had it before
+        if _place(offset) <= min(self._read):  # Spark had it before
             self.unread -= size
         self._free()
 
@@ -242,16 +270,16 @@ class Spool:
 
     def mark(self, offset: Offset) -> None:
         """Divide the rows at an offset that Spark has reached: now, or when all that it covers has come."""
-        if self._ignored or offset.time <= self.freed.time:
+        if self._ignored or _place(offset) <= _place(self.freed):
             return
-        if offset.time > self.low:
-            index = bisect_left([mark.time for mark in self._marks], offset.time)
-            if index == len(self._marks) or self._marks[index].time != offset.time:
-                self._marks.insert(index, offset)
+        if not self.reaches(offset):
+            if _place(offset) not in map(_place, self._marks):
+                insort(self._marks, offset, key=_place)
+                self._cut_marks(self.low, math.inf)
             return
-        index = bisect_left([segment.offset.time for segment in self._segments], offset.time)
+        index = bisect_left(self._segments, _place(offset), key=_place_of)
         whole = self._segments[index]
-        if whole.offset.time == offset.time:
+        if _place_of(whole) == _place(offset):
             return
         parts: list[list[pl.DataFrame]] = [[], []]
         for table in whole.tables:
@@ -270,11 +298,11 @@ class Spool:
         """Divide the rows at two offsets between which Spark reads, and be full no more before these rows have come."""
         self.mark(start)
         self.mark(end)
-        self.wanted = max(self.wanted, end.time)
+        self._wanted = max(self._wanted, _place(end))
 
     def news(self, tap: int, start: Offset) -> bool:
-        """Whether a punctuation has come after ``start``."""
-        return self.low > start.time
+        """Whether there is anything to read behind ``start``."""
+        return _place(self._last) > _place(start)
 
     def latest(self, tap: int, start: Offset, now: float) -> Offset:
         """The last punctuation; if there are too many rows before it, an earlier one."""
@@ -319,16 +347,16 @@ class Spool:
     def read(self, tap: int, end: Offset) -> None:
         """Note that a tap reads up to ``end`` now."""
         before = min(self._read)
-        self._read[tap] = max(self._read[tap], end.time)
+        self._read[tap] = max(self._read[tap], _place(end))
         after = min(self._read)
         if after > before:
-            self.unread -= sum(segment.size for segment in self._segments if before < segment.offset.time <= after)
+            self.unread -= sum(segment.size for segment in self._segments if before < _place_of(segment) <= after)
 
     def drop(self, tap: int) -> None:
         """Note that a tap will not be read."""
         low = self.low
-        self.commit(tap, Offset(self._position, END))
-        if min(self._committed) == END:
+        self.commit(tap, Offset(END, END))
+        if min(self._committed) == _ALL:
             self._ignored = True
             self._open.clear()
             self.retained_bytes = self.unread = self.loose = 0
@@ -344,12 +372,12 @@ class Spool:
     def commit(self, tap: int, end: Offset) -> None:
         """Forget what all taps have committed."""
         self.read(tap, end)
-        self._committed[tap] = max(self._committed[tap], end.time)
+        self._committed[tap] = max(self._committed[tap], _place(end))
         self._free()
 
     def _free(self) -> None:
         done, before = min(self._committed), self.freed
-        while self._segments and self._segments[0].offset.time <= done:
+        while self._segments and _place_of(self._segments[0]) <= done:
             segment = self._segments.popleft()
             self.retained_bytes -= segment.size
             self.freed = segment.offset
@@ -359,12 +387,11 @@ class Spool:
             self.committed = Point(min(kept, default=self._position), until)
 
     def _between(self, start: Offset, end: Offset | None) -> list[_Segment]:
-        if start.time < self.freed.time:
+        if _place(start) < _place(self.freed):
             raise LookupError(
                 f"offset: position {start.position}; expected at least {self.freed.position}: "
                 "what lies before it was committed"
             )
-        times = [segment.offset.time for segment in self._segments]
-        begin = bisect_right(times, start.time)
-        stop = len(times) if end is None else bisect_right(times, end.time)
+        begin = bisect_right(self._segments, _place(start), key=_place_of)
+        stop = len(self._segments) if end is None else bisect_right(self._segments, _place(end), key=_place_of)
         return [self._segments[index] for index in range(begin, stop)]

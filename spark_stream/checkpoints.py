@@ -2,9 +2,9 @@
 
 Spark ends a run of a query when another run begins with its checkpoint, but only on the same server. So a query that
 continues on another server does not use the old checkpoint: the new server copies it to its own location, up to the
-last micro-batch that the new peer knows of, and begins with the copy. A run that has lost its peer, and does not know
-that yet, goes on writing to the old location, which nobody reads any more; and the endpoint of its former peer, if that
-still exists, refuses it (:mod:`spark_stream._exchange`).
+last micro-batch that the new peer knows of, with the plan of the next one, and begins with the copy. A run that has
+lost its peer, and does not know that yet, goes on writing to the old location, which nobody reads any more; and the
+endpoint of its former peer, if that still exists, refuses it (:mod:`spark_stream._exchange`).
 
 A task within Spark makes the copy, since only Spark has to reach the locations of both servers: a folder that both
 machines have, or a URL. It needs nothing there but pyarrow (:func:`_run` ships it by value).
@@ -149,9 +149,7 @@ class Checkpoint:
         if since.checkpoint and not stays:
             self.former = (*since.former, since.checkpoint)
             source, batch, destination = since.checkpoint, since.handed.batch, where
-            why = other_version(since, self.version) if batch >= 0 else ""
-            if batch >= 0 and not why:
-                why = _run(session, lambda: copied(source, destination, batch))
+            why = other_version(since, self.version) or _run(session, lambda: copied(source, destination, batch))
             if why:
                 raise ValueError(refusal(self.server or "", since, why))
         self.where = where  # only now: a snapshot names it, and others begin with it
@@ -196,10 +194,10 @@ def problem(since: Resumption, version: str) -> str:
 
     ``version``: version of the Spark that is to continue it.
     """
-    if since.handed.batch < 0 or since.handed.emitted == END:  # it begins anew, or asks for nothing any more
+    if not since.checkpoint or since.handed.emitted == END:  # it begins anew, or asks for nothing any more
         return ""
     system, path = _at(since.checkpoint)
-    if not system.get_file_info(f"{path}/metadata").is_file:
+    if since.handed.batch >= 0 and not system.get_file_info(f"{path}/metadata").is_file:
         return f"the checkpoint {since.checkpoint} is not there; expected that nobody removes it"
     why = _incomplete(system, path, since.handed.batch) or other_version(since, version)
     return f"the checkpoint {since.checkpoint}: {why}" if why else ""
@@ -293,9 +291,12 @@ def _removed(checkpoints: tuple[str, ...], location: str, name: str) -> str:
 def copied(checkpoint: str, destination: str, batch: int) -> str:
     """Copy a checkpoint up to a micro-batch; return an empty text, or the reason why that is impossible.
 
+    Also the plan of the next micro-batch is copied, if Spark has made one: some results of it may have been passed on,
+    which readers have, and which are made again at the same positions only from the same rows.
+
     ``checkpoint``: folder or URL of the checkpoint; ``destination``: folder or URL of the copy; files that exist there
-    are removed; ``batch``: number of the last micro-batch that counts, of which Spark has the offsets and may have
-    committed it.
+    are removed; ``batch``: number of the last micro-batch of which the new peer knows, so that Spark has the offsets
+    and may have committed it; -1 if it knows of none.
     """
     here, path = _at(checkpoint)
     there, target = _at(destination)
@@ -303,7 +304,9 @@ def copied(checkpoint: str, destination: str, batch: int) -> str:
         if why := _incomplete(here, path, batch):
             return why
         committed = _committed(here, path, batch)
-        names = [name for name in _names(here, path) if _counts(name, committed, batch)]  # behind what was committed
+        planned = batch + 1 if committed == batch else batch
+        # only now: what is committed meanwhile does not count, nor what is planned after that
+        names = [name for name in _names(here, path) if _counts(name, committed, planned, batch)]
         if there.get_file_info(target).type.name != "NotFound":
             there.delete_dir(target)
         for folder in sorted({name.rpartition("/")[0] for name in names}):
@@ -348,12 +351,12 @@ def _numbers(system: Any, path: str) -> set[int]:
     return {int(name) for name in _names(system, path) if name.isdecimal()}
 
 
-def _counts(name: str, committed: int, batch: int) -> bool:
-    """Whether a file of a checkpoint belongs to micro-batches that count: up to the last committed, or planned, one."""
+def _counts(name: str, committed: int, planned: int, batch: int) -> bool:
+    """Whether a file of a checkpoint counts: up to the last micro-batch that is committed, planned, or known."""
     folder, _, rest = name.partition("/")
     number = re.match(r"(\d+)(?:\.crc)?$", rest)
     if folder in ("offsets", "commits") and number is not None:
-        return int(number[1]) <= (batch if folder == "offsets" else committed)
+        return int(number[1]) <= (planned if folder == "offsets" else committed)
     version = _VERSION.match(name.rpartition("/")[2]) if folder == "state" else None
     return version is None or int(version[1]) <= batch + 1
 

@@ -96,11 +96,6 @@ class Results:
         return [each for part in found if part for each in part]
 
     @property
-    def continues(self) -> bool:
-        """Whether the query has handed results over at another peer."""
-        return self._first >= 0
-
-    @property
     def handed_any(self) -> bool:
         """Whether the query has handed a micro-batch over here."""
         return self.batch > self._first

@@ -49,7 +49,8 @@ class Kept:
         committed = min(self.done - 1, batch)
         assert committed >= batch - 1, f"it ends with micro-batch {committed}; expected {batch}"
         assert committed == batch or len(self.ends) > batch + 1, f"micro-batch {batch} was never planned"
-        return Kept(self.ends[: batch + 2], committed + 1)
+        planned = batch + 1 if committed == batch else batch
+        return Kept(self.ends[: planned + 2], committed + 1)
 
 
 class Part:
@@ -189,20 +190,21 @@ class Part:
             self.where = since.checkpoint
             return
         mine = f"q-{self._epoch}"
-        if since.checkpoint and since.handed.batch >= 0 and not self._copying:
+        if since.checkpoint and not self._copying:
             world.checkpoints[mine] = Kept()  # it is not whole
             self._copying = True
             return
-        batch = since.handed.batch
-        world.checkpoints[mine] = world.checkpoints[since.checkpoint].copy(batch) if batch >= 0 else Kept()
+        before = world.checkpoints.get(since.checkpoint, Kept())
+        world.checkpoints[mine] = before.copy(since.handed.batch)
         self._former = (*since.former, since.checkpoint) if since.checkpoint else ()
         self.where = mine
 
     def _fetch(self, exchange: Exchange, start: Offset, end: Offset) -> None:
         spool = exchange.inlets[0]
         assert isinstance(spool, Spool)
-        if start.time < end.time and spool.low < end.time:
+        if start != end:
             spool.await_until(start, end)
+        if not spool.reaches(end):
             return
         found = list[pa.RecordBatch]()
         for part in exchange.partitions(self._run, 0, 0, start, end) if start != end else ():

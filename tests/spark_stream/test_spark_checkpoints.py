@@ -82,13 +82,13 @@ def placed(since: Resumption, server: str, folder: Path | None = None) -> Checkp
 
 @pytest.mark.parametrize("committed", [2, 3, 4])
 def test_a_copy_ends_with_the_micro_batch_that_the_peer_knows_of(tmp_path: Path, committed: int) -> None:
-    """Whatever a run that has lost its peer has done behind that."""
-    old = checkpoint(tmp_path / "old", committed=committed, planned=5)
+    """Whatever a run that has lost its peer has done behind that; with the plan of the next one, if there is one."""
+    old = checkpoint(tmp_path / "old", committed=committed, planned=max(committed + 1, 3))
     assert copied(str(old), str(tmp_path / "new"), 3) == ""
     last = min(committed, 3)
     assert names(tmp_path / "new") == {
         *("metadata", "sources/0/info", "state/0/_metadata/metadata"),
-        *(f"offsets/{number}" for number in range(4)),
+        *(f"offsets/{number}" for number in range(last + 2)),
         *(f"commits/{number}" for number in range(last + 1)),
         *state(range(1, 5)),
     }
@@ -109,11 +109,11 @@ def test_states_of_every_form_are_cut_and_unfinished_files_left_out(tmp_path: Pa
     old = checkpoint(tmp_path / "old", committed=1, planned=1)
     kept = ["state/0/0/000012-1a2b.sst", *state(range(1, 3), "{}.zip"), *state(range(1, 3), "{}_1a.changelog")]
     late = [*state(range(3, 4), "{}.zip"), *state(range(3, 4), "{}_1a.changelog"), *state(range(3, 4), "{}.snapshot")]
-    files(old, *kept, *late, "offsets/.2.9f.tmp", "state/0/0/.3.delta.9f.tmp", "offsets/2.crc", "commits/1.crc")
+    files(old, *kept, *late, "offsets/.2.9f.tmp", "state/0/0/.3.delta.9f.tmp", "offsets/3.crc", "commits/1.crc")
     assert copied(str(old), str(tmp_path / "new"), 1) == ""
     found = names(tmp_path / "new")
     assert found >= {*kept, "commits/1.crc"}
-    assert not found & {*late, "offsets/2.crc"}
+    assert not found & {*late, "offsets/3.crc"}
     assert not any("/." in name for name in found)
 
 
@@ -305,10 +305,16 @@ def test_what_is_found_of_a_query_says_whether_it_can_go_on(tmp_path: Path) -> N
     assert problem(gone.within(tmp_path / "moved"), "4.3.0") == ""
 
 
-def test_a_query_that_has_handed_nothing_over_begins_anew(tmp_path: Path) -> None:
+def test_a_query_that_has_handed_nothing_over_begins_anew_with_the_plan_of_its_first_micro_batch(
+    tmp_path: Path,
+) -> None:
+    """Some results of which readers may have."""
     session: Any = Session(tmp_path / "here")
     mine = placed(at(-1, tmp_path / "gone"), HERE, tmp_path / "q-1")
     assert mine.open(session) == str(tmp_path / "q-1" / "checkpoint")
+    old = checkpoint(tmp_path / "old", committed=-1, planned=0)
+    mine = placed(at(-1, old), HERE, tmp_path / "q-2")
+    assert names(Path(mine.open(session))) == names(old) - {*state(range(1, 2))}
 
 
 def test_a_checkpoint_that_another_server_cannot_reach_is_refused_by_both_names(tmp_path: Path) -> None:

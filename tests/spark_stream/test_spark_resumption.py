@@ -47,9 +47,22 @@ def streams(data: st.DataObject) -> list[Item]:
 def behind(chunks: list[Chunk], place: Point, rng: random.Random | None = None) -> list[Item]:
     """What a stream gives to who reads it from a place on; its punctuations may not stand where they stood before."""
     items = [chunk.since(place.position).item for chunk in chunks if chunk.end > place]
-    if rng is None:
-        return items
-    return [item for item in items if isinstance(item, Batch) or item.ends or rng.random() < 0.5]
+    return items if rng is None else divided_anew(items, rng)
+
+
+def divided_anew(items: list[Item], rng: random.Random) -> list[Item]:
+    """The same rows, with punctuations at other positions: some of the times before which nothing follows there."""
+    rows = [(item, number) for item in items if isinstance(item, Batch) for number in range(item.rows)]
+    times = [int(item.table["time"].cast(pl.Int64)[number]) for item, number in rows]
+    known = sorted({item.time for item in items if isinstance(item, Punctuation) and not item.ends})
+    found: list[Item] = []
+    for index, (item, number) in enumerate(rows):
+        if known and rng.random() < 0.5:
+            least = min(times[index:])
+            place = item.position + number
+            found += [Punctuation(time, place, 0.0) for time in known if time <= least and rng.random() < 0.5][-1:]
+        found.append(Batch(item.table.slice(number, 1), item.position + number, 0.0))
+    return [*found, items[-1]]
 
 
 class Peer:
@@ -90,8 +103,8 @@ class Spark:
         """Whether it is to read again what has not come yet."""
         spans = zip(*self.planned[self.done :], strict=True) if len(self.planned) > self.done + 1 else ()
         return any(
-            start.time < end.time and inlet.low < end.time
-            for inlet, (start, end) in zip(peer.exchange.inlets, spans, strict=False)
+            isinstance(inlet, Spool) and not inlet.reaches(end)
+            for inlet, (_, end) in zip(peer.exchange.inlets, spans, strict=False)
         )
 
     def step(self, peer: Peer, until: str = "committed") -> bool:
@@ -170,6 +183,44 @@ def test_a_query_goes_on_at_another_peer_wherever_it_is_stopped(
     batches = [chunk.item for chunks in inputs for chunk in chunks if isinstance(chunk.item, Batch)]
     assert sorted(row for rows in spark.rows for row in rows) == sorted(numbers([each.table for each in batches]))
     assert sorted(known) == list(range(sum(each.rows for each in batches)))
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("positions", [(3, 5), (5, 3)])
+def test_rows_of_a_micro_batch_are_the_same_if_a_punctuation_of_its_time_comes_elsewhere(
+    positions: tuple[int, int], before: bool
+) -> None:
+    """Before a row of that time, or behind it; whether Spark asks for them before the rows come, or later."""
+
+    def divided(spool: Spool, position: int) -> None:
+        spool.append(batch([1, 4, 9, 4, 5][:position]))
+        spool.append(Punctuation(4, position, 0.0))
+        spool.append(batch([1, 4, 9, 4, 5][position:], position))
+        spool.append(Punctuation(END, 5, 0.0))
+
+    first, again = Spool(most=1), Spool(continues=True)
+    divided(first, positions[0])
+    end, last = first.latest(0, FIRST, 0.0), Offset(5, END)
+    assert end == Offset(positions[0], 4)
+    if before:
+        again.await_until(FIRST, end)
+    divided(again, positions[1])
+    again.await_until(FIRST, end)
+    assert again.reaches(end)
+    assert numbers(again.tables(FIRST, end)) == numbers(first.tables(FIRST, end))
+    again.commit(0, end)
+    assert again.freed == end
+    assert again.committed.position <= 2, "the row that is not committed comes again"
+    assert sorted(numbers(again.tables(end, last))) == numbers(first.tables(end, last))
+
+
+def test_an_offset_covers_no_row_that_has_not_come() -> None:
+    """Also if the query before had come to a later position."""
+    spool = Spool(start=Offset(3, 3), point=Point(0, 3), continues=True)
+    spool.append(batch([5]))
+    spool.append(Punctuation(9, 1, 0.0))
+    spool.append(batch([9, 9], 1))
+    assert spool.latest(0, Offset(3, 3), 0.0) == Offset(1, 9)
 
 
 def test_input_during_the_start_of_a_query_follows_earlier_input(monkeypatch: pytest.MonkeyPatch) -> None:
