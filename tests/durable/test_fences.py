@@ -180,7 +180,7 @@ def on_loop(scenario: Callable[[], Any]) -> None:
 def test_who_is_late_is_not_answered_and_writes_no_more(tmp_path: Path) -> None:
     files, output, reader = kept_folder(tmp_path).files("app"), Output("app", "f", 0), Reader("app", "f", COPY, FOLDER)
     component = SimpleNamespace(
-        role=Role.ACTIVE, copies={FOLDER: 0}, failed=False, output=output, epoch=0,
+        role=Role.ACTIVE, copies={FOLDER: 0}, failed=False, output=output, epoch=0, external=False,
         copy_holders=CopyHolders((FOLDER,), (FOLDER,)),
     )  # fmt: skip
     deployment = Deployment("app", 1, {"f": Assignment("a", 0, (FOLDER,))})

@@ -72,7 +72,13 @@ def test_a_peer_goes_on_while_the_disk_takes_its_time_and_nothing_is_answered_be
     DurableFolder(tmp_path).keep(KeptApplication("app", b"", "composed", 0.0), {})
     holders = CopyHolders((FOLDER,), (FOLDER,))
     component = SimpleNamespace(
-        role=Role.ACTIVE, copies={FOLDER: 0}, failed=False, output=output, epoch=0, copy_holders=holders
+        role=Role.ACTIVE,
+        copies={FOLDER: 0},
+        failed=False,
+        output=output,
+        epoch=0,
+        external=False,
+        copy_holders=holders,
     )
 
     async def scenario() -> None:
