@@ -109,7 +109,8 @@ class DiskFiles:
         """Have the disk hold the files below a folder that are new; those that go meanwhile are not needed."""
         is_new = False
         try:
-            entries = sorted(os.scandir(folder), key=lambda each: each.name)
+            with os.scandir(folder) as found_here:
+                entries = sorted(found_here, key=lambda each: each.name)
         except FileNotFoundError:
             return
         for each in entries:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from synergy_nb.control.driver_messages import SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.log.values import ORIGIN
+from synergy_nb.runtime.process import processor_share
 from synergy_nb.runtime.process._peer_reports import ENOUGH, REFERENCE_S, MeasuredOverheads
 from synergy_nb.runtime.process.processor_share import ProcessorShare, note_speeds, scheduled
 from tests.stream_bench import component
@@ -51,6 +54,15 @@ def test_the_system_counts_how_long_all_threads_of_a_process_ran() -> None:
     sum(range(2_000_000))
     assert scheduled()[0] > before[0]
     thread.join()
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_a_thread_that_has_just_ended_leaves_no_folder_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number in range(3):  # threads whose statistics are gone, and others that have not been read yet
+        (tmp_path / str(number)).mkdir()
+    monkeypatch.setattr(processor_share, "THREADS", str(tmp_path))
+    assert scheduled() == (0.0, 0.0)
+    gc.collect()
 
 
 def test_a_speed_is_sent_to_the_peer_when_it_has_changed() -> None:

@@ -29,13 +29,14 @@ def scheduled() -> tuple[float, float]:
     """Return the seconds that the present threads of this process ran, and that they waited for a processor."""
     ran = waited = 0
     try:
-        for thread in os.scandir(THREADS):  # of which there is one for each source: paths would take twice the time
-            file = os.open(f"{thread.path}/schedstat", os.O_RDONLY)
-            try:
-                times = os.read(file, LONGEST).split()
-            finally:
-                os.close(file)
-            ran, waited = ran + int(times[0]), waited + int(times[1])
+        with os.scandir(THREADS) as threads:  # one for each source, among others: paths would take twice the time
+            for thread in threads:
+                file = os.open(f"{thread.path}/schedstat", os.O_RDONLY)
+                try:
+                    times = os.read(file, LONGEST).split()
+                finally:
+                    os.close(file)
+                ran, waited = ran + int(times[0]), waited + int(times[1])
     except (OSError, ValueError, IndexError):  # a thread has just ended, or the system has no such statistics
         return 0.0, 0.0
     return ran / 1e9, waited / 1e9
