@@ -62,7 +62,7 @@ def divided_anew(items: list[Item], rng: random.Random) -> list[Item]:
             place = item.position + number
             found += [Punctuation(time, place, 0.0) for time in known if time <= least and rng.random() < 0.5][-1:]
         found.append(Batch(item.table.slice(number, 1), item.position + number, 0.0))
-    return [*found, items[-1]]
+    return [*found, *items[-1:]]
 
 
 class Peer:
