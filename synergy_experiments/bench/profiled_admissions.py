@@ -9,10 +9,11 @@ operator of random cost behind it. Each is decided on four times:
 - *wrong*: with a profile whose rates, values and bursts are of something else. It has to be worse: otherwise a profile
   would have no effect.
 
-What is right is found by the rows themselves: a server executes those for which the condition holds, in their order, at
-their times. A decision is wrong if the plan was admitted and more than the promised share of its tuples came late, or
-if it was refused and would have kept its limit. The trace is that of NASA's requests, by two weeks of which those of
-the next two are judged, and that of SDSC's, by the morning of which its afternoon is: it has one day.
+What is right is found by the rows themselves: a server executes those for which the condition holds, at their times, in
+batches as replays have them. Simulated peers, and live ones, execute some of the plans, too (:mod:`.profiled_truth`). A
+decision is wrong if the plan was admitted and more than the promised share of its tuples came late, or if it was
+refused and would have kept its limit. The trace is that of NASA's requests, by two weeks of which those of the next two
+are judged, and that of SDSC's, by the morning of which its afternoon is: it has one day.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import polars as pl
 from synergy_experiments.bench.admissions_simulated import PlannedPeers
 from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, summarised
 from synergy_experiments.bench.measurements import measurement
+from synergy_experiments.bench.profiled_truth import COMPARED, LIVE, ROWS, Stretch, agreements, chosen, delays
 from synergy_nb.assembly.peer_options import LATE
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.checks.source_sizes import SourceSize
@@ -43,7 +45,7 @@ from synergy_nb.traces.profiles.surveys import step_for, surveyed
 from synergy_nb.traces.profiles.trace_profile import TraceProfile
 from synergy_nb.traces.raw_files import Tally, raw_layout, raw_tables
 
-__all__ = ["DAY", "Judged", "judged", "nasa_days", "profiles"]
+__all__ = ["DAY", "Judged", "conditions", "judged", "nasa_days", "of_something_else", "profiles"]
 
 Array = npt.NDArray[np.float64]
 PLANS: Final = 200
@@ -79,14 +81,23 @@ def profiles(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
         return measurement("profiles", 0.0, "of the decisions", {"note": "no real trace was found on this machine"})
     rng, world = random.Random(seed), PlannedPeers({}, [PEER], 1.0)
     answers: dict[str, list[Answer]] = {arm: [] for arm in ARMS}
+    cases: list[Case] = []
     for number in range(8 if small else PLANS):
         trace = traces[number % len(traces)]
-        plan, sizes, measured = _case(rng, number, trace)
-        for arm, size in sizes.items():
-            answers[arm].append(_decided(world, f"{arm}-{number}", plan.sized({"source": size}), measured))
+        case = _case(rng, number, trace)
+        for arm, size in case.sizes.items():
+            answers[arm].append(_decided(world, f"{arm}-{number}", case.plan.sized({"source": size}), case.measured))
+        cases.append(case)
+    distances = [math.log(each.measured / each.limit) for each in answers["profile"] if each.measured]
+    compared = chosen(distances, [not each.reason for each in answers["profile"]], 2 if small else COMPARED)
+    stretches = [
+        Stretch.of(f"plan {number}", *cases[number][:1], *cases[number][2:], 500 if small else ROWS)
+        for number in compared
+    ]
     detail = {arm: {"wrong": _wrong(each), **summarised(each)} for arm, each in answers.items()}
     value = float(detail["profile"]["wrong"])
     return measurement("profiles", value, "of the decisions", {**detail, "late": LATE, "seed": seed,
+                                                               "peers": agreements(stretches, 0 if small else LIVE),
                                                                "traces": [each.name for each in traces]})  # fmt: skip
 
 
@@ -108,20 +119,38 @@ def _decided(world: PlannedPeers, name: str, plan: Plan, measured: float) -> Ans
 # -- plans and their truth ---------------------------------------------------------------------------------------------
 
 
-def _case(rng: random.Random, number: int, trace: Judged) -> tuple[Plan, dict[str, SourceSize], float]:
-    """A plan, what is known of its rows, and the delay that all but the promised share of its tuples have."""
+class Case(NamedTuple):
+    """A plan over later rows, and what is known of these.
+
+    ``sizes``: what each arm knows; ``rows``, ``at``, ``kept``: rows, the seconds at which the replay gives each, and
+    whether the condition holds for it; ``cost``: seconds of each of those for which it does.
+    """
+
+    plan: Plan
+    sizes: dict[str, SourceSize]
+    rows: pl.DataFrame
+    at: Array
+    kept: npt.NDArray[np.bool_]
+    cost: float
+
+    @property
+    def measured(self) -> float:
+        """Delay that all but the promised share of the tuples have, seconds."""
+        return float(np.quantile(delays(self.at, self.kept, self.cost), 1.0 - LATE))
+
+
+def _case(rng: random.Random, number: int, trace: Judged) -> Case:
     table = rng.choice(trace.parts)
-    condition = rng.choice(list(_conditions(table)))
+    condition = rng.choice(list(conditions(table)))
     speed = _even(rng, *trace.speeds)
     draws = np.random.default_rng(number)
     micros = table["time"].to_physical().to_numpy()
     span = float(micros[-1] - micros[0]) / 1e6
     at = np.sort((micros - micros[0]) / 1e6 + draws.random(len(micros))) / speed  # clocks of logs tell whole seconds
-    rows = table  # noqa: F841 - DuckDB reads it by its name
+    rows = table
     query = f"SELECT coalesce({condition}, false) AS kept FROM rows"  # noqa: S608 - a condition of our own
-    kept = cast("duckdb.DuckDBPyRelation", duckdb.sql(query)).pl()["kept"].to_numpy()
-    times = at[kept]
-    cost = _even(rng, 0.03, 0.6) * float(at[-1]) / len(times)
+    kept = cast("duckdb.DuckDBPyRelation", duckdb.sql(query)).pl()["kept"].to_numpy().astype(np.bool_)
+    cost = _even(rng, 0.03, 0.6) * float(at[-1]) / int(kept.sum())
     columns = {name: "int" if dtype.is_integer() else "str" for name, dtype in table.schema.items() if name != "time"}
     stream = source("trace", path="later", format="csv", columns=columns, speed=speed)
     stream = stream.filter(condition, cost="0.1 us").delay(f"{cost * 1e6:.6g} us")
@@ -131,12 +160,12 @@ def _case(rng: random.Random, number: int, trace: Judged) -> tuple[Plan, dict[st
         "assumed": SourceSize(),
         "rows": known,
         "profile": msgspec.structs.replace(known, facts=trace.facts),
-        "wrong": SourceSize(facts=_of_something_else(trace.facts)),
+        "wrong": SourceSize(facts=of_something_else(trace.facts)),
     }
-    return plan, sizes, float(np.quantile(_delays(times, draws.exponential(cost, len(times))), 1.0 - LATE))
+    return Case(plan, sizes, rows, at, kept, cost)
 
 
-def _conditions(table: pl.DataFrame) -> Iterator[str]:
+def conditions(table: pl.DataFrame) -> Iterator[str]:
     """Conditions that hold for a part of the rows."""
     if "number" in table.columns:
         yield from (f"number {sign} {value}" for sign in ("<=", ">") for value in (1, 2, 3))
@@ -146,17 +175,7 @@ def _conditions(table: pl.DataFrame) -> Iterator[str]:
         yield from (f"{column} {sign} '{value}'" for sign in ("=", "<>") for value in values)
 
 
-def _delays(times: Array, work: Array) -> Array:
-    """Delays of tuples at one server, in their order (Lindley's recursion)."""
-    found = np.empty(len(times))
-    waiting, before = 0.0, float(times[0])
-    for place, (at, own) in enumerate(zip(times.tolist(), work.tolist(), strict=True)):
-        waiting = max(waiting - (at - before), 0.0) + own
-        before, found[place] = at, waiting
-    return found
-
-
-def _of_something_else(facts: TraceFacts) -> TraceFacts:
+def of_something_else(facts: TraceFacts) -> TraceFacts:
     """A profile with a quarter of the rate, other values, and no bursts."""
     columns = {
         name: msgspec.structs.replace(each, frequent={}, other=0.001, quantiles=())

@@ -32,6 +32,7 @@ UNITS = {
     "of the decisions",
     "of the last value's error",
     "of the windows",
+    "of the minutes",
     "of what peers held",
 }
 DETAIL = {
@@ -60,8 +61,9 @@ DETAIL = {
     "durable": {"seconds", "with_to_without", "cpu_with_to_without", "tuples/s", "cpu_s", "written_mb"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
-    "profiles": {"assumed", "rows", "profile", "wrong", "late", "traces"},
+    "profiles": {"assumed", "rows", "profile", "wrong", "late", "traces", "peers"},
     "peaks": {"quantile", "cases", "beyond", "traces"},
+    "placements": {"assumed", "profile", "wrong", "any", "better", "worse"},
     "seasons": {"errors", "foretold", "late", "days"},
     "day": {"applications", "growing", "objects", "memory_mb"},
     "scale": {"ready_s", "admitted", "refused", "with_rows", "memory_mb_a_peer"},
@@ -102,6 +104,9 @@ def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_do
     detail = result["detail"]
     assert set(detail) >= DETAIL["profiles"]
     assert result["value"] == detail["profile"]["wrong"] < min(detail[arm]["wrong"] for arm in ("assumed", "wrong"))
+    peers = detail["peers"]["simulated"]
+    assert peers["agree"] == peers["plans"] == 2
+    assert peers["late_off"] < 0.05
 
 
 @pytest.mark.slow
@@ -110,6 +115,16 @@ def test_memory_of_a_busy_window_is_exceeded_by_few_and_that_of_a_mean_one_by_ma
     check(result, "peaks")
     assert set(result["detail"]) >= DETAIL["peaks"]
     assert result["value"] == result["detail"]["beyond"]["busy"] < 0.1 < result["detail"]["beyond"]["mean"]
+
+
+@pytest.mark.slow
+def test_a_placement_by_the_profile_overloads_peers_in_fewer_minutes() -> None:
+    result = suite.run("placements", small=True)
+    check(result, "placements")
+    detail = result["detail"]
+    assert set(detail) >= DETAIL["placements"]
+    assert detail["any"] <= result["value"] == detail["profile"]["overloaded"] < detail["assumed"]["overloaded"]
+    assert detail["profile"]["feasible"] > detail["assumed"]["feasible"]
 
 
 @pytest.mark.slow
