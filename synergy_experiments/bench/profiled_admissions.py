@@ -90,9 +90,10 @@ def profiles(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
         cases.append(case)
     distances = [math.log(each.measured / each.limit) for each in answers["profile"] if each.measured]
     compared = chosen(distances, [not each.reason for each in answers["profile"]], 2 if small else COMPARED)
+    count = 500 if small else ROWS
     stretches = [
-        Stretch.of(f"plan {number}", *cases[number][:1], *cases[number][2:], 500 if small else ROWS)
-        for number in compared
+        Stretch.of(f"plan {number}", it.plan, it.rows, it.at, it.kept, it.cost, count)
+        for number, it in ((number, cases[number]) for number in compared)
     ]
     detail = {arm: {"wrong": _wrong(each), **summarised(each)} for arm, each in answers.items()}
     value = float(detail["profile"]["wrong"])
