@@ -65,7 +65,7 @@ def placements(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
     rng = random.Random(seed)
     found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
     anyhow: list[float] = []
-    for number in range(2 if small else PLANS):
+    for number in range(3 if small else PLANS):
         replays = [_replay(rng, traces[(number + each) % len(traces)]) for each in range(len(SOURCES))]
         query, loads = _case(rng, replays)
         anyhow.append(float((loads.sum(axis=1) > sum(PEERS.values())).mean()))

@@ -98,6 +98,7 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     assert result["peers"] == []
 
 
+@pytest.mark.slow
 def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_does_not() -> None:
     result = suite.run("profiles", small=True)
     check(result, "profiles")
