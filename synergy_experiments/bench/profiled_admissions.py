@@ -82,7 +82,7 @@ def profiles(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
     rng, world = random.Random(seed), PlannedPeers({}, [PEER], 1.0)
     answers: dict[str, list[Answer]] = {arm: [] for arm in ARMS}
     cases: list[Case] = []
-    for number in range(8 if small else PLANS):
+    for number in range(32 if small else PLANS):
         trace = traces[number % len(traces)]
         case = _case(rng, number, trace)
         for arm, size in case.sizes.items():

@@ -41,7 +41,7 @@ def delays(times: Array, kept: npt.NDArray[np.bool_], cost: float) -> Array:
 
     ``times``: seconds at which the rows come; ``kept``: whether a row is executed; ``cost``: seconds that each takes.
 
-    >>> delays(np.array([0.0, 0.004, 0.006, 0.02]), np.array([True, True, True, False]), 0.01).tolist()
+    >>> delays(np.array([0.0, 0.004, 0.006, 0.02]), np.array([True, True, True, False]), 0.01).round(3).tolist()
     [0.02, 0.02, 0.028]
     """
     batches: list[tuple[float, int]] = []  # due time and tuples
