@@ -85,25 +85,29 @@ def check(result: dict[str, Any], name: str) -> None:
     assert json.loads(json.dumps(result, allow_nan=False)) == result
 
 
+def small(name: str) -> dict[str, Any]:
+    """The result of a measurement in a tiny size, which has the keys that are documented."""
+    result = suite.run(name, small=True)
+    check(result, name)
+    assert set(result["detail"]) >= DETAIL[name]
+    return result
+
+
 def test_the_documented_measurements_are_those_that_exist() -> None:
     assert set(suite.NAMES) == set(DETAIL)
 
 
 @pytest.mark.parametrize("name", ["batch", "day", "dht", "kernel", "sim", "view"])
 def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
-    result = suite.run(name, small=True)
-    check(result, name)
+    result = small(name)
     assert result["value"] > 0
-    assert set(result["detail"]) >= DETAIL[name]
     assert result["peers"] == []
 
 
 @pytest.mark.slow
 def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_does_not() -> None:
-    result = suite.run("profiles", small=True)
-    check(result, "profiles")
+    result = small("profiles")
     detail = result["detail"]
-    assert set(detail) >= DETAIL["profiles"]
     assert result["value"] == detail["profile"]["wrong"] < min(detail[arm]["wrong"] for arm in ("assumed", "wrong"))
     peers = detail["peers"]["simulated"]
     assert peers["agree"] == peers["plans"] == 2
@@ -112,28 +116,22 @@ def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_do
 
 @pytest.mark.slow
 def test_memory_of_a_busy_window_is_exceeded_by_few_and_that_of_a_mean_one_by_many() -> None:
-    result = suite.run("peaks", small=True)
-    check(result, "peaks")
-    assert set(result["detail"]) >= DETAIL["peaks"]
+    result = small("peaks")
     assert result["value"] == result["detail"]["beyond"]["busy"] < 0.1 < result["detail"]["beyond"]["mean"]
 
 
 @pytest.mark.slow
 def test_a_placement_by_the_profile_overloads_peers_in_fewer_minutes() -> None:
-    result = suite.run("placements", small=True)
-    check(result, "placements")
+    result = small("placements")
     detail = result["detail"]
-    assert set(detail) >= DETAIL["placements"]
     assert detail["any"] <= result["value"] == detail["profile"]["overloaded"] < detail["assumed"]["overloaded"]
     assert detail["profile"]["feasible"] > detail["assumed"]["feasible"]
 
 
 @pytest.mark.slow
 def test_a_season_of_earlier_days_foretells_rates_and_a_wrong_one_is_soon_not_believed() -> None:
-    result = suite.run("seasons", small=True)
-    check(result, "seasons")
+    result = small("seasons")
     detail = result["detail"]
-    assert set(detail) >= DETAIL["seasons"]
     errors = detail["errors"]["a day in 24 s"]["5 s ahead"]
     assert result["value"] == errors["right"]["weighed"] < 0.5
     assert errors["wrong"]["weighed"] < 1.2 < errors["wrong"]["believed"]

@@ -217,12 +217,9 @@ class Rebuilds(GraphChanger):
     def _go_on(self, application: str, rebuild: _RunningRebuild) -> None:
         """Publish the graph in which the new peer executes the replica, from the folder on."""
         request, replica = self.led[application], rebuild.replica
-        self._remove(application, rebuild)
-        request.enter(State.RUNNING)
-        graph = rebuild.graph.changed(rebuild.graph.roles.with_kept(replica))
-        self.changes.change(application, graph)
         before = rebuild.before.roles.peers[replica]
-        self.changes.publish(application, () if self.membership.is_dead(before) else (before,))
+        graph = rebuild.graph.changed(rebuild.graph.roles.with_kept(replica))
+        self._end(application, rebuild, graph, () if self.membership.is_dead(before) else (before,))
         group = replicas_of(Plan.from_bytes(graph.plan))[original(replica)]
         lost = self.lost(application)
         self.peer.record(
@@ -242,11 +239,8 @@ class Rebuilds(GraphChanger):
     def _add_backup(self, application: str, rebuild: _RunningRebuild) -> None:
         """Publish the graph in which the copy is a backup, as it could take over."""
         request, operator = self.led[application], rebuild.replica
-        self._remove(application, rebuild)
-        request.enter(State.RUNNING)
         graph = rebuild.graph.changed(rebuild.graph.roles.with_backup(operator))
-        self.changes.change(application, graph)
-        self.changes.publish(application)
+        self._end(application, rebuild, graph)
         self.peer.record(
             BackupRestored,
             application,
@@ -272,6 +266,13 @@ class Rebuilds(GraphChanger):
         self._report(rebuild, "")
         self.changes.change_ended(application)
 
+    def _end(self, application: str, rebuild: _RunningRebuild, graph: Graph, also: Collection[str] = ()) -> None:
+        """End a rebuild: publish the graph that follows to the peers of the application, and to the peers ``also``."""
+        self._remove(application, rebuild)
+        self.led[application].enter(State.RUNNING)
+        self.changes.change(application, graph)
+        self.changes.publish(application, also)
+
     def _remove(self, application: str, rebuild: _RunningRebuild) -> None:
         """Forget a rebuild that has ended."""
         del self._rebuilds[application]
@@ -286,10 +287,8 @@ class Rebuilds(GraphChanger):
     def _give_up(self, application: str, reason: str) -> None:
         """End a rebuild whose replica does not execute yet, without success: publish a graph without it."""
         rebuild = self._rebuilds[application]
-        self._remove(application, rebuild)
-        self.led[application].enter(State.RUNNING)
-        self.changes.change(application, msgspec.structs.replace(rebuild.before, epoch=rebuild.graph.epoch + 1))
-        self.changes.publish(application, (rebuild.to,))
+        graph = msgspec.structs.replace(rebuild.before, epoch=rebuild.graph.epoch + 1)
+        self._end(application, rebuild, graph, (rebuild.to,))
         self.peer.record(RebuildGivenUp, application, operator=rebuild.replica, at=rebuild.to, reason=reason)
         self._report(rebuild, reason)
         self.changes.change_ended(application)
