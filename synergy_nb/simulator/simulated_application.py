@@ -257,6 +257,9 @@ class SimulatedApplication(OneSided):
         limit = LONGEST_WAIT if timeout is None else duration("timeout", timeout, least=0.0)
         if not self._until(lambda: self.status in ENDED, limit):
             raise TimeoutError(f"{self.id} still runs after {span(limit)} of virtual time")
+        if self.status == Status.FINISHED:  # the last rows are collected a little later
+            collected = [self.simulation.world.results[self.id, sink] for sink in self.plan.sinks]
+            self._until(lambda: all(each.ended for each in collected), 10.0)
         return self.status
 
     def _until(self, condition: Callable[[], bool], limit: float) -> bool:

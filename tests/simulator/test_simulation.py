@@ -168,6 +168,12 @@ def test_an_application_that_was_stopped_gets_no_more_rows() -> None:
 
 
 @pytest.mark.slow
+def test_all_rows_are_available_after_waiting_for_the_end() -> None:
+    application = local(4).submit(source(ROWS).filter("v > 1").sink())
+    assert application.wait() == "finished"
+    assert application.results(wait=False)["v"].to_list() == [2, 3, 4]
+
+
 def test_results_do_not_depend_on_losses_and_repeated_messages() -> None:
     simulation = local(loss=0.03, duplication=0.05, reordering=0.05, seed=7)
     assert greatest(simulation.submit(sums(3)).results()) == expected(3)
