@@ -21,12 +21,12 @@ import polars as pl
 
 from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators import _exact_sums as exact_sums
+from synergy_nb.dataflow.operators._merged_slices import MergedSlices, Run, Tables
 from synergy_nb.dataflow.operators._values import compiled_values
 from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
     OperatorLogic,
-    compacted,
     computed,
     implements,
     positions,
@@ -91,6 +91,8 @@ class WindowAggregate(OperatorLogic):
         for name in self._values.exact:
             self._empty[f"sum {name}"] = empty({**kinds, **exact_sums.COLUMNS})
         self._overhead = sum(map(retained_bytes, self._empty.values()))  # bytes of tables beside their rows
+        # Sessions of a group have no bounds that stay
+        self._merged = MergedSlices(self._empty, self._by if self._sessions else self._keys, self._merge)
         self._load({name: [table] for name, table in self._empty.items()})
 
     def _divide(self, pane: int) -> None:
@@ -102,10 +104,9 @@ class WindowAggregate(OperatorLogic):
     def _load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         self._small: list[pl.DataFrame] = []
         self._small_rows = self._small_bytes = 0
-        self._fresh: dict[str, list[pl.DataFrame]] = {name: list(fresh) for name, (_, *fresh) in tables.items()}
+        self._fresh: dict[str, list[Run]] = self._merged.resume(tables)
         self._fresh_rows = self._fresh_bytes = 0
         self._count_fresh()
-        self._keep({name: merged for name, (merged, *_) in tables.items()})
         self._values.resume(tables["partials"])
         if self._values.wide:
             self._widen()
@@ -115,24 +116,26 @@ class WindowAggregate(OperatorLogic):
     @property
     def state_rows(self) -> int:
         """Gathered rows, partial results and members of sets in the state."""
-        return self._small_rows + self._fresh_rows + self._merged_rows
+        return self._small_rows + self._fresh_rows + self._merged.rows + self._merged.waiting_rows
 
     @property
     def state_bytes(self) -> int:
         """Bytes of gathered rows, partial results and members of sets."""
-        return self._small_bytes + self._fresh_bytes + self._merged_bytes
+        return self._small_bytes + self._fresh_bytes + self._merged.size + self._merged.waiting_size
 
     def batch_needs(self, port: int, batch: Batch) -> float:
         """Bytes that a batch needs: to gather and reduce rows and, if partial results have doubled, to merge these."""
         rows = self._small_rows + batch.rows
         if rows < GATHERED:
             return 3.0 * value_bytes(batch.table)
-        reducing = REDUCING * (self._small_bytes + value_bytes(batch.table)) * len(self._merged)
+        reducing = REDUCING * (self._small_bytes + value_bytes(batch.table)) * len(self._empty)
         reducing += exact_sums.SPLITTING * rows * len(self._values.exact)
-        fresh = self._fresh_rows + rows * len(self._merged)
-        if fresh < max(GATHERED, self._merged_rows):
+        fresh = self._fresh_rows + rows * len(self._empty)
+        if self._merged.merging:
+            return reducing + MERGING * self._merged.step_bytes(rows * len(self._empty))
+        if self._merged.sliced or fresh < GATHERED or not self._merged.due(fresh):
             return reducing
-        return reducing + MERGING * (self._fresh_bytes + self._merged_bytes)
+        return reducing + MERGING * (self._fresh_bytes + self._merged.size)
 
     def close_needs(self, low: int) -> float:
         """Bytes that a close needs: to merge partial results, copy what stays, and spread the rest over windows."""
@@ -163,7 +166,7 @@ class WindowAggregate(OperatorLogic):
         if low < self._due:
             return ()
         self._gather()
-        if self._fresh_rows + self._merged_rows < GATHERED:
+        if self._fresh_rows + self._merged.rows < GATHERED and not self._merged.sliced:
             self._together()  # they are merged below
         else:
             self._consolidate()
@@ -171,32 +174,37 @@ class WindowAggregate(OperatorLogic):
 
     def _closed(self, low: int) -> Iterable[pl.DataFrame]:
         windows, keys, values = self._windows, [*WINDOW, *self._by], self._values
-        for tables, after, until in windows.portions(self._merged, PANE, self._forwarded, low, self.piece_bytes):
+        whole = self._merged.whole()
+        for tables, after, until in windows.portions(whole, PANE, self._forwarded, low, self.piece_bytes):
             closed = {name: windows.assign(table, PANE, after, until) for name, table in tables.items()}
             merged = values.merge(values.aged(closed["partials"], RESULT - self._moment), keys)
-            finished = self._finished(merged, closed, keys)
+            finished = self._finished(merged, closed, keys, whole)
             ordered = _ordered(finished, self.context, ["window_end", "window_start", *self._by])
             yield computed(ordered, tables["partials"].height)
-        self._keep({name: windows.retained_rows(table, PANE, low) for name, table in self._merged.items()})
+        self._merged.keep(lambda table: windows.retained_rows(table, PANE, low))
         self._due = self._next_due(low)
 
-    def _finished(self, merged: pl.LazyFrame, closed: Mapping[str, pl.LazyFrame], keys: Sequence[str]) -> pl.LazyFrame:
+    def _finished(
+        self, merged: pl.LazyFrame, closed: Mapping[str, pl.LazyFrame], keys: Sequence[str], whole: Tables
+    ) -> pl.LazyFrame:
         """Return the results of windows, from their partial results and the other tables."""
         values = self._values
         kept = {name: each.merge(closed[name].select(*keys, *each.columns), keys) for name, each in values.kept.items()}
-        limbs = {name: computed(closed[f"sum {name}"], self._merged[f"sum {name}"].height) for name in values.exact}
-        return values.finish(
-            merged, kept, limbs, keys, self._merged["partials"].height, RESULT - self._moment, self._parts
-        )
+        limbs = {name: computed(closed[f"sum {name}"], whole[f"sum {name}"].height) for name in values.exact}
+        return values.finish(merged, kept, limbs, keys, whole["partials"].height, RESULT - self._moment, self._parts)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
         """Partial results, exact sums and sets of values: the merged ones, and those since the last merge."""
         self._gather()
         if self._doubled:  # few rows
             self._consolidate()
-        self._fresh = {name: compacted(fresh) for name, fresh in self._fresh.items()}
+        self._fresh = {name: self._merged.compacted(fresh) for name, fresh in self._fresh.items()}
         self._count_fresh()
-        return {name: [merged, *self._fresh[name]] for name, merged in self._merged.items()}
+        return {name: [*merged, *_tables(self._fresh[name])] for name, merged in self._merged.tables().items()}
+
+    def skipped(self) -> Mapping[int, int]:
+        """Rows of tables that are being merged which others have already."""
+        return self._merged.skipped()
 
     def state_schemas(self) -> dict[str, list[pl.Schema]]:
         """Schemas of partial results: with the upper bits of sums, and without."""
@@ -214,11 +222,15 @@ class WindowAggregate(OperatorLogic):
         return self._windows.first_end(table, "time")
 
     def _next_due(self, low: int) -> int:
-        parts = [part for part in (self._merged["partials"], *self._fresh["partials"]) if part.height]
+        parts = self._partials()
         if not parts:
             return END
         first = min(self._windows.first_end(part, PANE) for part in parts)
         return first if low == START else max(first, self._windows.next_end(low))
+
+    def _partials(self) -> list[pl.DataFrame]:
+        parts = [*self._merged.tables()["partials"], *_tables(self._fresh["partials"])]
+        return [part for part in parts if part.height]
 
     def _gather(self) -> None:
         if self._small:
@@ -240,31 +252,44 @@ class WindowAggregate(OperatorLogic):
         tables = [*(computed(frame, rows.height) for frame in frames), *limbs]
         if self._values.wide and not wide:
             self._widen()
+        before = self._fresh_rows
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
-            fresh.append(table)
+            fresh.append(self._merged.run(table))
             self._fresh_rows += table.height
             self._fresh_bytes += retained_bytes(table)
-        if self._fresh_rows >= max(GATHERED, self._merged_rows):
-            self._consolidate()
+        self._merged.advance(self._fresh_rows - before)
+        if self._fresh_rows >= GATHERED and self._merged.due(self._fresh_rows):
+            self._begin()
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Add the columns that identify each row's part of the stream."""
         return rows.with_columns(self._pane) if self._parts else rows
 
+    def _begin(self) -> None:
+        """Begin to merge partial results to one row for each pane and group; few are merged at once."""
+        self._merged.begin(self._fresh)
+        self._fresh = {name: [] for name in self._fresh}
+        self._fresh_rows = self._fresh_bytes = 0
+        self._doubled = False
+
     def _consolidate(self) -> None:
-        """Merge partial results to one row for each pane and group; called when they have doubled."""
-        self._together()
-        if not self._doubled:
-            return
-        for name, rows in self._merged.items():
+        """Merge all partial results to one row for each pane and group."""
+        self._merged.finish()
+        if self._fresh_rows or self._doubled:
+            self._begin()
+            self._merged.finish()
+
+    def _merge(self, tables: Tables) -> Tables:
+        """Return tables with one row for each pane and group, or what it keeps of one."""
+        found: dict[str, pl.DataFrame] = {}
+        for name, rows in tables.items():
             lazy = rows.lazy()
             if name == "partials":
                 lazy = self._values.merge(lazy, self._keys)
             else:
                 lazy = self._united(name, lazy).select(self._empty[name].columns)
-            self._merged[name] = computed(lazy, rows.height)
-        self._keep(self._merged)
-        self._doubled = False
+            found[name] = computed(lazy, rows.height)
+        return found
 
     def _united(self, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Merge kept values, or limbs of sums, by pane and group."""
@@ -272,32 +297,24 @@ class WindowAggregate(OperatorLogic):
         return exact_sums.merged_limbs(rows, self._keys) if kept is None else kept.merge(rows, self._keys)
 
     def _together(self) -> None:
-        """Concatenate all partial results; a pane and group may have several rows."""
-        if not self._fresh_rows:
-            return
-        for name, fresh in self._fresh.items():
-            self._merged[name] = pl.concat([self._merged[name], *fresh])
-            fresh.clear()
-        self._fresh_rows = self._fresh_bytes = 0
-        self._keep(self._merged)
-        self._doubled = True
+        """Put all partial results together; a pane and group may have several rows."""
+        if self._fresh_rows:
+            self._merged.append(self._fresh)
+            self._fresh = {name: [] for name in self._fresh}
+            self._fresh_rows = self._fresh_bytes = 0
+            self._doubled = True
 
     def _widen(self) -> None:
         """Add the columns for upper bits to partial results from before these were needed."""
-        self._fresh["partials"] = [self._values.completed(table) for table in self._fresh["partials"]]
-        self._keep({**self._merged, "partials": self._values.completed(self._merged["partials"])})
+        completed = self._values.completed
+        self._fresh["partials"] = [run._replace(table=completed(run.table)) for run in self._fresh["partials"]]
+        self._merged.change("partials", completed)
         self._count_fresh()
 
     def _count_fresh(self) -> None:
-        fresh = [table for tables in self._fresh.values() for table in tables]
+        fresh = [table for runs in self._fresh.values() for table in _tables(runs)]
         self._fresh_rows = sum(table.height for table in fresh)
         self._fresh_bytes = sum(retained_bytes(table) for table in fresh)
-
-    def _keep(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Replace the merged tables."""
-        self._merged = dict(tables)
-        self._merged_rows = sum(table.height for table in tables.values())
-        self._merged_bytes = sum(retained_bytes(table) for table in tables.values()) if self._merged_rows else 0
 
 
 class SessionAggregate(WindowAggregate):
@@ -317,14 +334,15 @@ class SessionAggregate(WindowAggregate):
         ends = pl.col(LAST) + self._gap
         over = pl.lit(value=True) if low == END else ends <= low
         bounds = [pl.col(FIRST).cast(BOUND).alias("window_start"), ends.cast(BOUND).alias("window_end")]
-        closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in self._merged.items()}
-        partials = self._merged["partials"].height
+        whole = self._merged.whole()
+        closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in whole.items()}
+        partials = whole["partials"].height
         keys = [*WINDOW, *self._by]
         found = self._values.aged(closed["partials"], RESULT - self._moment)
         if self._parts:  # of a session
             found = self._values.merge(found, keys)
-        finished = self._finished(found, closed, keys)
-        self._keep({name: rows.filter(~over) for name, rows in self._merged.items()})
+        finished = self._finished(found, closed, keys, whole)
+        self._merged.keep(lambda rows: rows.filter(~over))
         self._due = self._next_due(low)
         ordered = _ordered(finished, self.context, ["window_end", "window_start", *self._by])
         return (computed(ordered, partials),)
@@ -334,35 +352,35 @@ class SessionAggregate(WindowAggregate):
         return int(first) + self._gap  # gaps within a group are ignored until the rows are reduced
 
     def _next_due(self, low: int) -> int:
-        parts = [part for part in (self._merged["partials"], *self._fresh["partials"]) if part.height]
-        lasts: list[Any] = [part.get_column(LAST).min() for part in parts]
+        lasts: list[Any] = [part.get_column(LAST).min() for part in self._partials()]
         return min(lasts) + self._gap if lasts else END
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         time = pl.col("time").cast(pl.Int64)
         return _joined(super()._located(rows).with_columns(time.alias(FIRST), time.alias(LAST)), self._by, self._gap)
 
-    def _consolidate(self) -> None:
-        """Merge partial results to one row for each session and group, where new rows have closed gaps."""
-        self._together()
-        if not self._doubled:
-            return
+    def _merge(self, tables: Tables) -> Tables:
+        """Return tables with one row for each session and group, where new rows have closed gaps."""
         now, was = [FIRST, LAST], [internal("first before"), internal("last before")]
         before = [pl.col(bound).alias(name) for bound, name in zip(now, was, strict=True)]
-        partials = self._merged["partials"]
+        partials = tables["partials"]
         joined = _joined(partials.lazy().with_columns(before), self._by, self._gap)
         runs = computed(joined, partials.height).lazy()
         sessions = runs.select(*self._by, *was, *now).unique()
-        for name, rows in self._merged.items():
+        found: dict[str, pl.DataFrame] = {}
+        for name, rows in tables.items():
             if name == "partials":
                 lazy = self._values.merge(self._values.aged(runs, pl.col(LAST) - pl.col(was[1])), self._keys)
             else:
                 lazy = rows.lazy().rename(dict(zip(now, was, strict=True)))
                 lazy = lazy.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
                 lazy = self._united(name, lazy).select(self._empty[name].columns)
-            self._merged[name] = computed(lazy, rows.height)
-        self._keep(self._merged)
-        self._doubled = False
+            found[name] = computed(lazy, rows.height)
+        return found
+
+
+def _tables(runs: Iterable[Run]) -> list[pl.DataFrame]:
+    return [run.table for run in runs]
 
 
 def _joined(runs: pl.LazyFrame, by: Sequence[str], gap: int) -> pl.LazyFrame:

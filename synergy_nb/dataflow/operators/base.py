@@ -109,7 +109,7 @@ class Context(msgspec.Struct, frozen=True):
         return ValueError(f"operator {self.id!r} ({self.kind}): {field}: {value!r}; expected {expected}")
 
 
-class StateHead(msgspec.Struct, frozen=True):
+class StateHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """The head of a saved state."""
 
     format: int
@@ -119,6 +119,7 @@ class StateHead(msgspec.Struct, frozen=True):
     forwarded: int
     late: int
     tables: dict[str, list[int]]
+    skipped: dict[int, int] = {}  # number of a table to the rows at its beginning that are not part of the state
 
 
 class OperatorLogic(ABC):
@@ -235,7 +236,10 @@ class OperatorLogic(ABC):
     def save(self) -> SavedState:
         """Return all that a new instance of the same operator needs to resume from here, without copying it."""
         tables, named = self._numbered(self.state())
-        head = StateHead(2, self.context.kind, self._position, self._low, self._forwarded, self.late, named)
+        rows = self.skipped()
+        skipped = {number: rows[id(table)] for number, table in tables.items() if id(table) in rows} if rows else {}
+        kept = self._position, self._low, self._forwarded, self.late
+        head = StateHead(3 if skipped else 2, self.context.kind, *kept, named, skipped)
         return SavedState(msgspec.msgpack.encode(head), tables)
 
     def _numbered(
@@ -266,14 +270,17 @@ class OperatorLogic(ABC):
         context = self.context
         try:
             head = msgspec.msgpack.decode(saved.head, type=StateHead)
-            tables = {name: [saved.tables[number] for number in numbers] for name, numbers in head.tables.items()}
+            tables = {
+                name: [saved.tables[number].slice(head.skipped.get(number, 0)) for number in numbers]
+                for name, numbers in head.tables.items()
+            }
         except msgspec.MsgspecError as error:
             raise context.error("saved state", saved.head[:16], f"one of this operator: {error}") from None
         except KeyError as error:
             raise context.error("saved state", sorted(saved.tables), f"table {error} among them") from None
-        if (head.format, head.kind, len(head.low)) != (2, context.kind, self.ports):
+        if head.format not in (2, 3) or (head.kind, len(head.low)) != (context.kind, self.ports):
             found = f"format {head.format}, {head.kind}, {len(head.low)} ports"
-            raise context.error("saved state", found, f"format 2, {context.kind}, {self.ports} ports")
+            raise context.error("saved state", found, f"format 2 or 3, {context.kind}, {self.ports} ports")
         schemas = self.state_schemas()
         for name, parts in tables.items():
             for table in parts:
@@ -324,6 +331,10 @@ class OperatorLogic(ABC):
         The names are always the same, and the parts of a table have the same columns. A part that has not changed since
         the last call should be the same object, as it then need not be copied again.
         """
+        return {}
+
+    def skipped(self) -> Mapping[int, int]:
+        """Return how many rows at the beginning of tables of :meth:`state` are not part of it, by table identity."""
         return {}
 
     def state_schemas(self) -> dict[str, list[pl.Schema]]:
