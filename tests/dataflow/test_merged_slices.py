@@ -95,9 +95,12 @@ def test_a_merge_is_made_in_small_steps_and_little_is_new_to_copies(monkeypatch:
     assert isinstance(logic, WindowAggregate)
     merged: list[int] = []
     merging = logic._merged._merge
-    monkeypatch.setattr(
-        logic._merged, "_merge", lambda tables: merged.append(tables["partials"].height) or merging(tables)
-    )
+
+    def noted(tables: _merged_slices.Tables) -> _merged_slices.Tables:
+        merged.append(tables["partials"].height)
+        return merging(tables)
+
+    monkeypatch.setattr(logic._merged, "_merge", noted)
     read = came = at_once = most = 0
     had: set[int] = set()
     for item in items(400, 1, count=150):
