@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import _merged_slices, aggregates, create
+from synergy_nb.dataflow.operators._merged_slices import Tables
 from synergy_nb.dataflow.operators.aggregates import WindowAggregate
 from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
@@ -91,16 +92,15 @@ def test_slices_and_whoever_resumes_between_two_steps_make_the_same_results(
 
 def test_a_merge_is_made_in_small_steps_and_little_is_new_to_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_merged_slices, "compacted", list)  # it merges tables of less than 32,768 rows
-    logic = made(plan_of("10 d", {"n": "count(*)", "total": "sum(value)"}))
-    assert isinstance(logic, WindowAggregate)
     merged: list[int] = []
-    merging = logic._merged._merge
+    merging: Callable[[WindowAggregate, Tables], Tables] = vars(WindowAggregate)["_merge"]
 
-    def noted(tables: _merged_slices.Tables) -> _merged_slices.Tables:
+    def noted(logic: WindowAggregate, tables: Tables) -> Tables:
         merged.append(tables["partials"].height)
-        return merging(tables)
+        return merging(logic, tables)
 
-    monkeypatch.setattr(logic._merged, "_merge", noted)
+    monkeypatch.setattr(WindowAggregate, "_merge", noted)
+    logic = made(plan_of("10 d", {"n": "count(*)", "total": "sum(value)"}))
     read = came = at_once = most = 0
     had: set[int] = set()
     for item in items(400, 1, count=150):
