@@ -10,12 +10,10 @@ tables that wait to be merged are in the order of their buckets. A step merges t
 merge go from the first slice to the last; one is due after each :data:`PACE_ROWS` new rows, so the last comes before
 half as many rows have come as the slices have. A slice that has grown is cut into several.
 
-So a step takes no longer than its slice is large, and a row is merged in a third of the time, as a slice stays in the
+So a step takes no longer than its slice is large, and a row is merged in half of the time, as a slice stays in the
 caches of the processor. A snapshot between two steps has the slices, and the tables that wait, without the rows that
 slices have already: as buckets are merged in order, these are the first ones of each table, and their number is all
-that has to be saved of it. So no table is saved twice, and what is new to copies after a step is a slice. Slices are
-merged with :data:`MORE` times their rows, rather than as many: less is new to copies then, and rows are merged less
-often; the memory is less than that of a merge at once, which needs that of all rows a second time.
+that has to be saved of it. So no table is saved twice, and what is new to copies after a step is a slice.
 
 The hash is that of Polars, which other versions may change. Nothing saved depends on it: whoever resumes from a large
 state has all of its tables wait.
@@ -36,7 +34,6 @@ from synergy_nb.dataflow.operators.base import compacted, retained_bytes
 BUCKETS: Final = 4096  # most slices
 SLICE_ROWS: Final = 1 << 16  # least rows of a slice that was cut, in all tables; it is cut again at twice as many
 PACE_ROWS: Final = 1 << 15  # new rows for each step of a merge: half of those of a slice, or less
-MORE: Final = 2  # rows with which slices are merged, for each of theirs
 _SEED: Final = 1
 
 Tables: TypeAlias = Mapping[str, pl.DataFrame]
@@ -100,7 +97,7 @@ class MergedSlices:
 
     def due(self, rows: int) -> bool:
         """Whether so many rows of further tables are to be merged."""
-        return not self._waiting and rows >= (MORE if self.sliced else 1) * self.rows
+        return not self._waiting and rows >= self.rows
 
     def tables(self) -> dict[str, list[pl.DataFrame]]:
         """Return all tables: those of the slices, and those that wait, with rows that slices have already."""
@@ -125,7 +122,8 @@ class MergedSlices:
         """Return the merged tables, each as one; nothing waits."""
         if not self.sliced:
             return dict(self._slices[0].tables)
-        return {name: pl.concat(parts) for name, parts in self.tables().items()}
+        # in one piece: Polars multiplies by the reciprocal of a divisor whose piece has one row
+        return {name: pl.concat(parts, rechunk=True) for name, parts in self.tables().items()}
 
     def step_bytes(self, rows: int) -> float:
         """Return the bytes that are merged while so many rows come, about: those of slices, and of what waits."""
