@@ -1,7 +1,7 @@
-"""Raw files are divided into units; a packed one is unpacked into the folder of work for that, if it is large.
+"""Raw files are divided into units; a large one that is packed, or not in UTF-8, is copied for that.
 
-Copies are made side by side, while Spark starts. They go when their units are parsed. If there is no room for one, the
-file is read as it is, by one task.
+Copies, unpacked and in UTF-8, are in the folder of work. They are made side by side, while Spark starts, and go when
+their units are parsed. If there is no room for one, the file is read as it is, by one task.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
-from spark_stream.pipeline._units import Unit, has_no_room, source_of
+from spark_stream.pipeline._units import Unit, has_no_room, layout_of, source_of
 from synergy_nb.traces.raw_files import RawLayout, likely_rows, may_be_divided, part_begins
-from synergy_nb.traces.text_files import is_packed, unpacked
+from synergy_nb.traces.text_files import is_packed, is_utf8, pieces, unpacked
 from synergy_nb.traces.trace_sizes import unpacking
 
 PART_BYTES: Final = 128 << 20  # bytes of a part of a file that may be read in parts
@@ -29,16 +29,16 @@ def divided(files: Mapping[int, Path], layout: RawLayout, work: Path, watch: Cal
     """Divide raw files, by their numbers, into units: their parts if they may be read in parts, or else all of each.
 
     ``watch``: is called with the share of the copies that is made; an error that it raises ends the work. Raises
-    ``ValueError`` if a packed file is damaged.
+    ``ValueError`` if a packed file is damaged, or a text is not in its encoding.
     """
     sizes = {number: text_bytes(path) for number, path in files.items()}
     least = max(PART_BYTES, WORTH * sum(sizes.values()))
     large = {
         number: path
         for number, path in files.items()
-        if may_be_divided(layout) and sizes[number] > least and is_packed(path)
+        if may_be_divided(layout) and sizes[number] > least and _needs_copy(path, layout)
     }
-    copied = _copied(large, work, watch)
+    copied = _copied(large, layout, work, watch)
     return [
         unit
         for number, path in files.items()
@@ -46,28 +46,34 @@ def divided(files: Mapping[int, Path], layout: RawLayout, work: Path, watch: Cal
     ]
 
 
-def unpack_again(units: Sequence[Unit], work: Path, watch: Callable[[float], None]) -> None:
-    """Make the copies of packed files that units are parts of, and that are not there any more.
+def _needs_copy(path: Path, layout: RawLayout) -> bool:
+    """Whether a raw file can be read in parts only as a copy."""
+    return is_packed(path) or not is_utf8(layout.encoding)
+
+
+def unpack_again(units: Sequence[Unit], layout: RawLayout, work: Path, watch: Callable[[float], None]) -> None:
+    """Make the copies of files that units are parts of, and that are not there any more.
 
     Raises ``OSError`` if there is no room.
     """
     parts = [unit for unit in units if unit.unpacked]
-    copied = _copied({unit.file: Path(unit.path) for unit in parts}, work, watch)
+    copied = _copied({unit.file: Path(unit.path) for unit in parts}, layout, work, watch)
     if lacking := next((unit for unit in parts if unit.file not in copied), None):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source_of(work, lacking)))
 
 
 def remove_copies(work: Path) -> None:
-    """Remove the copies of packed files, all units of which are parsed."""
+    """Remove the copies of files, all units of which are parsed."""
     for left in work.glob("*.unpacked*"):
         left.unlink()
 
 
 def units_of(path: Path, number: int, layout: RawLayout, work: Path | None = None) -> list[Unit]:
-    """Divide a raw file, which has a number, into units; ``work``: folder with its copy, if it is packed."""
+    """Divide a raw file, which has a number, into units; ``work``: folder with its copy, if there is one."""
     whole = Unit(_name(number, 0), str(path), number, unpacked=work is not None)
     source = path if work is None else source_of(work, whole)
-    begins = [0] if work is None and is_packed(path) else part_begins(source, layout, _BACK)
+    whole_only = work is None and _needs_copy(path, layout)
+    begins = [0] if whole_only else part_begins(source, layout_of(whole, layout), _BACK)
     parts, before = [(0, 0)], 0
     for begin in begins:
         if begin >= parts[-1][1] + PART_BYTES:
@@ -86,8 +92,8 @@ def units_of(path: Path, number: int, layout: RawLayout, work: Path | None = Non
 
 def likely_lines(units: Sequence[Unit], layout: RawLayout, work: Path) -> dict[Unit, float]:
     """Number of lines that each unit seems to have; the longest come first, so that none begins when all others end."""
-    sources = {source_of(work, unit) for unit in units}
-    density = {path: likely_rows(path, layout) / max(path.stat().st_size, 1) for path in sources}
+    sources = {source_of(work, unit): layout_of(unit, layout) for unit in units}
+    density = {path: likely_rows(path, each) / max(path.stat().st_size, 1) for path, each in sources.items()}
     lines = {unit: density[source_of(work, unit)] * unit.size for unit in units}
     return dict(sorted(lines.items(), key=lambda pair: -pair[1]))
 
@@ -123,13 +129,13 @@ class _EndedError(Exception):
     """A copy that nobody wants any more."""
 
 
-def _copied(files: Mapping[int, Path], work: Path, watch: Callable[[float], None]) -> set[int]:
-    """Make the copies of packed files that are not there; return the numbers of the files for which there was room."""
+def _copied(files: Mapping[int, Path], layout: RawLayout, work: Path, watch: Callable[[float], None]) -> set[int]:
+    """Make the copies of files that are not there; return the numbers of the files for which there was room."""
     if not files:
         return set()
     copying = _Copying(sum(map(text_bytes, files.values())))
     with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="unpack") as pool:
-        coming = {number: pool.submit(_copy, path, number, work, copying) for number, path in files.items()}
+        coming = {number: pool.submit(_copy, path, number, layout, work, copying) for number, path in files.items()}
         try:
             while (so_far := wait(coming.values(), _LOOK, FIRST_EXCEPTION)).not_done:
                 for each in so_far.done:
@@ -141,15 +147,15 @@ def _copied(files: Mapping[int, Path], work: Path, watch: Callable[[float], None
             raise
 
 
-def _copy(path: Path, number: int, work: Path, copying: _Copying) -> bool:
-    """Make the copy of a packed file; return whether there was room."""
+def _copy(path: Path, number: int, layout: RawLayout, work: Path, copying: _Copying) -> bool:
+    """Make the copy of a file; return whether there was room."""
     target = source_of(work, Unit(_name(number, 0), str(path), number, unpacked=True))
     if target.exists():
         return True
     unfinished = target.with_name(f"{target.name}.part")
     try:
         with unfinished.open("wb") as file:
-            for piece in unpacked(path):
+            for piece in unpacked(path) if is_utf8(layout.encoding) else pieces(path, layout.encoding):
                 file.write(piece)
                 copying.note(number, len(piece))
         unfinished.replace(target)

@@ -44,7 +44,6 @@ from spark_stream.pipeline._units import (
     write_whole,
 )
 from spark_stream.pipeline._work_folder import (
-    REFUSED,
     Manifest,
     RawFile,
     WrittenFile,
@@ -329,7 +328,7 @@ class _Job:
 
     def done(self, work: Path, sessions: OpenedSession) -> Prepared:
         """Do what is not done, and return what was made."""
-        for left in [*work.glob("*.error"), *work.glob("*.rows"), *work.glob(REFUSED)]:
+        for left in [*work.glob("*.error"), *work.glob("*.rows")]:
             left.unlink()
         sessions.start()  # it takes seconds, in which files are divided
         try:
@@ -337,14 +336,11 @@ class _Job:
             found = self._parsed(work, sessions, units)
             rejected = quarantine(self._folder, found)
             judge(self._folder, self._layout.format, self._tolerance, found, rejected)
-            self._keep()
             step = step_of(found)
             files = self._written(work, sessions, found, step)
+            self._keep()
             days = days_of(self._folder, work, files, step)
             self._profiled(sessions, found, days, step)
-        except ValueError:
-            (work / REFUSED).touch()
-            raise
         except OSError as error:
             raise self._stopped(f"{error.filename or self._folder}: {error.strerror or error}") from None
         prepared = self._prepared(found, files)
@@ -396,7 +392,7 @@ class _Job:
             )
         for each in self._manifest.files[self._manifest.kept :]:
             if _now(each.path) != each:
-                raise ValueError(f"{each.path}: it was changed meanwhile; expected a file that stays, and a new folder")
+                raise ValueError(f"{each.path}: it was changed meanwhile; expected a file that stays")
         remove_copies(work)
         return {unit: counts for unit, counts in found.items() if counts is not None}
 
@@ -411,7 +407,7 @@ class _Job:
         """Have units parsed."""
         if not units:
             return
-        unpack_again(units, work, self._unpacking())
+        unpack_again(units, self._layout, work, self._unpacking())
         lines = likely_lines(units, self._layout, work)
         told = Told("parse", before, before + sum(lines.values()), self._progress)
 
@@ -503,6 +499,7 @@ class _Job:
                 sessions, "write", watch, "write_group", group, stored, self._layout.schema, target,
                 derive=self._derive, duplicates=duplicates,
             )  # fmt: skip
+        self._keep()
         files = {}
         for piece in group.pieces:
             path, rows = written[piece.start]

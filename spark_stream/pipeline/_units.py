@@ -23,6 +23,7 @@ from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.late_rows import behind
 from synergy_nb.traces.profiles.surveys import surveyed, to_bytes
 from synergy_nb.traces.raw_files import Malformed, RawLayout, Tally, lines_before, raw_tables
+from synergy_nb.traces.text_files import UTF8
 
 KEPT: Final = 1000  # malformed lines of a unit, and late rows, that are described each
 HOUR: Final = 3_600_000_000  # microseconds
@@ -45,7 +46,7 @@ class Unit(msgspec.Struct, frozen=True):
     size: int = 0  # bytes
     # byte from which on rows are read for the latest event time before it; begin: none are
     before: int = 0
-    unpacked: bool = False  # whether the bytes are those of a copy of the file, which is packed
+    unpacked: bool = False  # whether the bytes are those of a copy of the file, unpacked and in UTF-8
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -103,6 +104,11 @@ def source_of(folder: Path, unit: Unit) -> Path:
     return folder / f"rows-{unit.file:05}.unpacked" if unit.unpacked else Path(unit.path)
 
 
+def layout_of(unit: Unit, layout: RawLayout) -> RawLayout:
+    """Layout of the file of which a unit is a part; ``layout``: of the raw file."""
+    return msgspec.structs.replace(layout, encoding=UTF8) if unit.unpacked else layout
+
+
 def has_no_room(error: OSError) -> bool:
     """Whether a disk is full, or a file may not be as large."""
     return error.errno in _FULL
@@ -127,6 +133,7 @@ def parse(
     done, target, source = counts_of(folder, unit), stored_rows(folder, unit), source_of(folder, unit)
     if done is not None and reached in (None, done.reached) and target.exists():  # Spark has begun the unit twice
         return done
+    layout = layout_of(unit, layout)
     unfinished = target.with_name(f"{target.name}.part")
     survey = _Survey(unit, lateness, _just_before(unit, layout, source) if reached is None else reached)
     with _writer(unfinished, layout) as writer:
@@ -150,7 +157,7 @@ def _just_before(unit: Unit, layout: RawLayout, source: Path) -> int | None:
     """
     if unit.before == unit.begin:
         return None
-    tables = raw_tables(source, layout, Tally(), unit.before, unit.begin)
+    tables = raw_tables(source, layout, Tally(), unit.before, unit.begin, judged=True)
     return max((int(table.get_column("time").to_physical().max()) for table in tables if table.height), default=None)  # type: ignore[arg-type]
 
 

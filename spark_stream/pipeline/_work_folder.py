@@ -29,7 +29,6 @@ from synergy_nb.traces.raw_files import RawLayout
 MANIFEST: Final = "_manifest.json"
 WORK: Final = "_work"
 LOCK: Final = "lock"  # in `_work`
-REFUSED: Final = "refused"  # in `_work`: empty file that says that the last try was refused
 QUARANTINE: Final = "_quarantine"  # folder for the lines that were left out
 UNITS: Final = "units.json"  # in `_work`: the units of the raw files
 SURVEY: Final = ".survey"  # end of the names of surveys, in `_work`
@@ -101,9 +100,7 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
 
 def begun(folder: Path, settings: dict[str, Any]) -> Manifest | None:
-    """Return the manifest of a folder; None: it has none.
-
-    A job with other settings that was refused before it wrote data counts as none.
+    """Return the manifest of a folder; None: it has none, or one of other settings with which no data was written.
 
     Raises ``ValueError`` if the folder has data that were prepared with other settings.
     """
@@ -116,7 +113,7 @@ def begun(folder: Path, settings: dict[str, Any]) -> Manifest | None:
         raise ValueError(f"out: {path} is damaged; expected the manifest of prepared data, or a new folder") from None
     for name, value in settings.items():
         if found.settings.get(name) != value:
-            if (folder / WORK / REFUSED).exists() and not found.kept:
+            if not found.kept:
                 return None
             raise ValueError(
                 f"out: {folder} has data that was prepared with {name}={found.settings.get(name)!r}, not {value!r}; "

@@ -37,6 +37,11 @@ _SECTION_BLOCK: Final = 0x0A0D0D0A  # kinds of blocks of a pcapng: one that begi
 _INTERFACE: Final = 1
 _SIMPLE: Final = 3  # a packet without a time
 _PACKETS: Final = {2: "H2x", 6: "I"}  # other blocks with packets: how they begin, with the number of the interface
+_END: Final = 0  # options of an interface: their end, the unit of its times, and seconds that are to be added to these
+_RESOLUTION: Final = 9
+_OFFSET: Final = 14
+_SECOND: Final = 1_000_000_000  # nanoseconds
+_YEARS: Final = range(-62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND)  # those that times may be in: 1 to 9999
 _LONGEST: Final = 1 << 26  # bytes of a record: longer ones are damaged
 _MANY: Final = 1 << 15  # packets that are decoded at once
 _HEADERS: Final = 96  # bytes of a packet that its headers may take
@@ -177,6 +182,8 @@ def _packets(path: Path, begin: int = 0, end: int | None = None) -> Iterator[Pac
                 number += 1
                 yield packet
     except (EOFError, zlib.error, gzip.BadGzipFile, struct.error) as error:
+        if begin:
+            number += packets_before(path, begin)
         raise ValueError(
             f"{path}: damaged or cut-off capture after {number:,} packets ({error}); expected a whole one"
         ) from None
@@ -200,7 +207,7 @@ def _of_pcap(file: BinaryIO, order: str, unit: int, begin: int, end: int | None)
     while (end is None or at < end) and (start := file.read(16)):
         seconds, rest, kept, size = header.unpack(start)
         at += 16 + kept
-        yield Packet(seconds * 1_000_000_000 + rest * unit, link, size, _read(file, kept))
+        yield Packet(seconds * _SECOND + rest * unit, link, size, _read(file, kept))
 
 
 def _order(mark: bytes) -> str:
@@ -233,7 +240,9 @@ def _of_section(file: BinaryIO, begin: int, end: int | None) -> Iterator[Packet]
                     if interface >= len(links):
                         raise EOFError(f"a packet of interface {interface}, which is not described")
                     link, nanoseconds = links[interface]
-                    yield Packet(nanoseconds(high << 32 | low), link, size, body[20 : 20 + kept])
+                    if (time := nanoseconds(high << 32 | low)) not in _YEARS:
+                        raise EOFError(f"a packet with the time {high << 32 | low}, outside the years 1 to 9999")
+                    yield Packet(time, link, size, body[20 : 20 + kept])
                 elif kind == _SIMPLE:
                     raise EOFError("a packet without a time")
         at += length
@@ -244,16 +253,19 @@ def _of_section(file: BinaryIO, begin: int, end: int | None) -> Iterator[Packet]
 
 
 def _clock(options: bytes, order: str) -> Callable[[int], int]:
-    """Function from times of an interface to nanoseconds, by its options."""
-    at = 0
+    """Function from times of an interface to nanoseconds since 1970, by its options."""
+    at, parts, offset = 0, 1_000_000, 0
     while at + 4 <= len(options):
         code, length = struct.unpack_from(f"{order}HH", options, at)
-        if code == 9 and length == 1:
+        if code == _END:
+            break
+        if code == _RESOLUTION and length == 1:
             value = options[at + 4]
             parts = 2 ** (value & 0x7F) if value & 0x80 else 10**value
-            return lambda time: time * 1_000_000_000 // parts
+        elif code == _OFFSET and length == 8:  # seconds
+            (offset,) = struct.unpack_from(f"{order}q", options, at + 4)
         at += 4 + length + -length % 4
-    return lambda time: time * 1000
+    return lambda time: time * _SECOND // parts + offset * _SECOND
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------

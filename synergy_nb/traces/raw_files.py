@@ -6,7 +6,7 @@ described, as far as the :class:`Tally` keeps them. How many are too many is a m
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
-from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.tables.column_kinds import column_kind
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces._captures import (
@@ -29,7 +29,7 @@ from synergy_nb.traces._captures import (
 )
 from synergy_nb.traces._columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces._local_times import states_zone, tables_in_utc, zone_of
-from synergy_nb.traces._parquet import parquet_blocks, stored
+from synergy_nb.traces._parquet import group_begins, parquet_blocks, rows_before, stored
 from synergy_nb.traces._raw_lines import (
     COUNT_COLUMNS,
     LINE_FORMATS,
@@ -43,15 +43,17 @@ from synergy_nb.traces._tabular import CsvLayout, csv_blocks, csv_layout, first_
 from synergy_nb.traces._typed_columns import Malformed, Tally, exactly
 from synergy_nb.traces.first_lines import BOM
 from synergy_nb.traces.line_tables import LineTables
-from synergy_nb.traces.logs import LOGS, log_block
+from synergy_nb.traces.logs import log_block
 from synergy_nb.traces.text_files import (
     LONGEST,
     UTF8,
+    BinaryDataError,
+    LongLineError,
     beginning,
     check_encoding,
     head,
     is_packed,
-    too_long,
+    is_utf8,
     whole_lines,
 )
 from synergy_nb.traces.trace_files import sniff
@@ -70,9 +72,8 @@ __all__ = [
     "raw_tables",
 ]
 
-RAW_FORMATS: Final = (
-    "combined", "counts", "csv", "http", "jsonl", "ncsa", "parquet", "pcap", "tcp", "tcpdump", "zeek",
-)  # fmt: skip
+#: Formats of plans, and others.
+RAW_FORMATS: Final = tuple(sorted({*FORMATS, *LINE_FORMATS, "counts", "jsonl", "pcap", "zeek"}))
 _SAMPLE: Final = 1000  # number of objects from which columns of JSON lines are inferred if none are stated
 _SAMPLED: Final = 1 << 20  # bytes of the beginning in which these are searched
 _FIRST: Final = 1 << 16  # bytes of the beginning from which the number of rows is estimated
@@ -202,21 +203,34 @@ def _layout(
 
 
 def raw_tables(
-    path: Path, layout: RawLayout, tally: Tally, begin: int = 0, end: int | None = None
+    path: Path, layout: RawLayout, tally: Tally, begin: int = 0, end: int | None = None, *, judged: bool = False
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a raw file as tables, in the order of the file; count malformed lines in ``tally``.
 
     ``begin``, ``end``: bytes between which lines begin that are read, see :func:`part_begins`; lines are then counted
-    from the first of these. None: up to the end. Raises ``ValueError`` if the file cannot be read.
+    from the first of these. None: up to the end. ``judged``: whether only the event time is wanted; of Parquet, other
+    columns are then read only if they may be malformed. Raises ``ValueError`` if the file cannot be read.
     """
-    tables = _tables(path, layout, tally, begin, end)
+    tables = _tables(path, layout, tally, begin, end, judged=judged)
+    if begin:
+        tables = _lines_of_file(tables, path, layout, begin)
     return tables if layout.zone is None else tables_in_utc(tables, layout.zone)
 
 
-def _tables(path: Path, layout: RawLayout, tally: Tally, begin: int, end: int | None) -> Iterator[pl.DataFrame]:
+def _lines_of_file(tables: Iterator[pl.DataFrame], path: Path, layout: RawLayout, begin: int) -> Iterator[pl.DataFrame]:
+    """Yield the tables of a part; an error names the line by its number in the file."""
+    try:
+        yield from tables
+    except LongLineError as error:
+        raise LongLineError(path, error.line + lines_before(path, layout, begin)) from None
+
+
+def _tables(
+    path: Path, layout: RawLayout, tally: Tally, begin: int, end: int | None, *, judged: bool
+) -> Iterator[pl.DataFrame]:
     if layout.format == "parquet":
         kept = stored(path, layout.columns, layout.clock, layout.unit)
-        return parquet_blocks(path, kept, tally)
+        return parquet_blocks(path, kept, tally, begin, end, judged=judged)
     if layout.format == "csv":
         return csv_blocks(path, _of_csv(path, layout), tally, layout.encoding, begin, end)
     if layout.format == "pcap":
@@ -245,30 +259,34 @@ def _of_csv(path: Path, layout: RawLayout) -> CsvLayout:
 def may_be_divided(layout: RawLayout) -> bool:
     """Whether a raw file may be read in parts, if it is not packed.
 
-    Its rows have to be packets of a capture, or lines, and no other sign may have the byte of a line feed.
+    A text has to be in UTF-8 for that, or copied to it.
     """
-    by_line = layout.format in LOGS or layout.format in ("csv", "jsonl", "tcp", "zeek", *LINE_FORMATS)
-    return layout.format == "pcap" or (by_line and codecs.lookup(layout.encoding).name == UTF8)
+    return layout.format != "counts"
 
 
 def part_begins(path: Path, layout: RawLayout, size: int) -> list[int]:
     """Bytes of a raw file, not packed, from which on it may be read in parts of about ``size`` bytes; 0: as a whole.
 
-    A CSV file is read once for that, as its quoted fields may have line ends; of a capture, where its packets begin.
+    A CSV file is read once for that, as its quoted fields may have line ends; of a capture, where its packets begin. A
+    part of a Parquet file has whole row groups, however large they are.
     """
     if path.stat().st_size <= size or not may_be_divided(layout):
         return [0]
     if layout.format == "pcap":
         return capture_begins(path, size)
+    if layout.format == "parquet":
+        return group_begins(path, size)
     if layout.format == "csv":
         return row_begins(path, _of_csv(path, layout), size)
     return list(range(0, path.stat().st_size, size))
 
 
 def lines_before(path: Path, layout: RawLayout, begin: int) -> int:
-    """Number of lines, or packets, of a raw file before those that begin from a byte on."""
+    """Number of lines, packets or rows of Parquet, of a raw file before those that begin from a byte on."""
     if layout.format == "pcap":
         return packets_before(path, begin)
+    if layout.format == "parquet":
+        return rows_before(path, begin)
     ends, left = 0, begin
     with path.open("rb") as file:
         while left > 0 and (piece := file.read(min(_BLOCK, left))):
@@ -288,6 +306,8 @@ def likely_rows(path: Path, layout: RawLayout) -> float:
     lines = text.count(b"\n") + 1
     if whole:
         return float(lines)
+    if not is_utf8(layout.encoding):
+        text = text.decode(errors="replace").encode(layout.encoding, "replace")
     return size * lines / len(text)
 
 
@@ -333,7 +353,7 @@ def _lines_between(path: Path, begin: int, end: int | None) -> Iterator[tuple[in
                 yield number, data[:stop]
                 number += data.count(b"\n", 0, stop)
             elif len(data) > LONGEST:
-                raise too_long(path, number)
+                raise LongLineError(path, number)
             rest, at = data[stop:], at + stop
     if rest and (end is None or at < end):
         yield number, rest
@@ -347,12 +367,13 @@ def _recognised(path: Path, encoding: str) -> str:
     if is_capture(path):
         return "pcap"
     if head(path)[:4] != b"PAR1":
-        lines = beginning(path, 1 << 16, encoding)[0].removeprefix(BOM).split(b"\n")
-        first = [line.decode("utf-8", "replace").rstrip("\r") for line in lines[:50] if line.strip()]
-        if sum(re.match(r"\s*\{.*\}\s*$", line) is not None for line in first) * 2 > len(first):
-            return "jsonl"
-        if (kind := recognised_lines(first)) is not None:
-            return kind
+        with contextlib.suppress(BinaryDataError):  # that is said below, with all formats
+            lines = beginning(path, 1 << 16, encoding)[0].removeprefix(BOM).split(b"\n")
+            first = [line.decode("utf-8", "replace").rstrip("\r") for line in lines[:50] if line.strip()]
+            if sum(re.match(r"\s*\{.*\}\s*$", line) is not None for line in first) * 2 > len(first):
+                return "jsonl"
+            if (kind := recognised_lines(first)) is not None:
+                return kind
     return sniff(path, encoding, RAW_FORMATS)
 
 

@@ -14,21 +14,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.plan.terms.units import did_you_mean
 
 __all__ = [
     "BLOCK",
     "LONGEST",
     "UTF8",
+    "BinaryDataError",
+    "LongLineError",
     "beginning",
     "bytes_between",
     "check_encoding",
     "head",
     "is_packed",
+    "is_utf8",
     "likely_encoding",
     "pieces",
-    "too_long",
     "unpacked",
     "whole_lines",
 ]
@@ -49,12 +50,29 @@ _GZIP: Final = b"\x1f\x8b"  # first bytes of a gzipped file
 _READ: Final = 1 << 16  # bytes of a gzipped file that are read at a time
 
 
+class BinaryDataError(ValueError):
+    """A file that should be a text is none."""
+
+
+class LongLineError(ValueError):
+    """A line does not fit into memory."""
+
+    def __init__(self, path: Path, line: int) -> None:
+        super().__init__(f"{path}: line {line}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
+        self.line = line  # its number
+
+
 def check_encoding(encoding: str) -> None:
     """Raise ``ValueError`` if there is no encoding of this name."""
     try:
         codecs.lookup(encoding)
     except (LookupError, TypeError):
         raise ValueError(f"encoding: {encoding!r}; expected the name of an encoding, such as 'windows-1252'") from None
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether the name of an encoding is one of UTF-8 without a mark at the beginning."""
+    return codecs.lookup(encoding).name == UTF8
 
 
 def head(path: Path) -> bytes:
@@ -176,7 +194,7 @@ def whole_lines(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, bytes]]
             yield number, data[:end]
             number += data.count(b"\n", 0, end)
         elif len(data) > LONGEST:
-            raise too_long(path, number)
+            raise LongLineError(path, number)
         rest = data[end:]
     if rest:
         yield number, rest
@@ -196,14 +214,9 @@ def unpacked(path: Path) -> Iterator[bytes]:
         yield from _unzipped(file, path, BLOCK)
 
 
-def too_long(path: Path, number: int) -> ValueError:
-    """Make the error about a line that does not fit into memory."""
-    return ValueError(f"{path}: line {number}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
-
-
 def _in_utf8(source: Iterator[bytes], path: Path, encoding: str) -> Iterator[bytes]:
     """Convert pieces of a text to UTF-8."""
-    if codecs.lookup(encoding).name == UTF8:
+    if is_utf8(encoding):
         yield from source
         return
     decoder = codecs.getincrementaldecoder(encoding)()
@@ -243,7 +256,7 @@ def _pieces(path: Path, size: int, encoding: str) -> Iterator[bytes]:
                 yield blank
                 blank = b""
             elif len(blank) > LONGEST:
-                raise too_long(path, 1)
+                raise LongLineError(path, 1)
     if not begun:
         raise ValueError(f"{path}: empty; expected a trace")
 
@@ -261,12 +274,12 @@ def _check_text(path: Path, start: bytes, encoding: str) -> None:
     if packed or start[:2] == _GZIP:
         program = packed or "gzip"
         raise ValueError(f"{path}: packed twice, first by {program}; expected a gzipped text, so unpack it first")
-    if codecs.lookup(encoding).name != UTF8:
+    if not is_utf8(encoding):
         return
     if start[:2] in _UTF16:
         raise ValueError(f"{path}: text in UTF-16; expected text in UTF-8, or encoding='utf-16'")
     if b"\0" in start[:512]:
-        raise ValueError(f"{path}: binary data; expected one of the formats {', '.join(FORMATS)}")
+        raise BinaryDataError(f"{path}: binary data; expected text")
 
 
 def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:

@@ -9,7 +9,6 @@ read, nothing is known.
 
 from __future__ import annotations
 
-import codecs
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,7 @@ from synergy_nb.traces._parquet import stored
 from synergy_nb.traces._typed_columns import exactly, typed
 from synergy_nb.traces.profiles.facts import known_facts
 from synergy_nb.traces.reading import open_trace
-from synergy_nb.traces.text_files import UTF8, beginning, is_packed
+from synergy_nb.traces.text_files import UTF8, beginning, is_packed, is_utf8
 from synergy_nb.traces.times import in_years
 from synergy_nb.traces.trace_files import Opened
 
@@ -113,7 +112,7 @@ def _of_text(path: Path, params: Mapping[str, Any]) -> SourceSize:
     text, whole = beginning(path, WHOLE, encoding)
     if whole:
         return size_of_table(_rows(open_trace(params)))
-    packed, converted = is_packed(path), codecs.lookup(encoding).name != UTF8
+    packed, converted = is_packed(path), not is_utf8(encoding)
     if converted:
         size = round(size * len(text) / len(text.decode(errors="replace").encode(encoding, "replace")))
     if packed:

@@ -159,36 +159,30 @@ def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
         prepare(path, out=path, spark=ANYWHERE)
 
 
-def test_spark_that_is_not_there_leaves_a_folder_that_goes_on_with_the_same_settings_only(tmp_path: Path) -> None:
+def test_spark_that_is_not_there_leaves_a_folder_that_nothing_binds(tmp_path: Path) -> None:
     path, out = csv_file(tmp_path / "raw", "1,1"), tmp_path / "out"
-    for _ in range(2):
+    for partition in ("day", "day", "hour"):
         with pytest.raises(PrepareError, match="spark: no Spark server can be reached"):
-            prepare(path, out=out, spark=ANYWHERE)
-    with pytest.raises(ValueError, match="was prepared with partition='day', not 'hour'; expected another folder"):
-        prepare(path, out=out, spark=ANYWHERE, partition="hour")
+            prepare(path, out=out, spark=ANYWHERE, partition=partition)
     csv_file(path, "1,1", "2,2")  # as long as there are no rows of it, a file may change
     with pytest.raises(PrepareError, match="spark: no Spark server can be reached"):
         prepare(path, csv_file(tmp_path / "other", "1,1"), out=out, spark=ANYWHERE)
 
 
-def test_a_job_that_was_refused_before_it_wrote_data_may_begin_anew_with_other_settings(tmp_path: Path) -> None:
+def test_a_job_may_begin_anew_with_other_settings_until_it_has_written_data(tmp_path: Path) -> None:
     path, out = csv_file(tmp_path / "raw", "1,1"), tmp_path / "out"
     layout = raw_layout(path)
     first, second = (Manifest([raw_file(path)], {"time_unit": unit}, layout) for unit in (None, "ms"))
     with owned(out) as work:
         renew(out, None, first)
         (work / "0-0.json").write_text("of the first")
-        with pytest.raises(ValueError, match="was prepared with time_unit=None, not 'ms'"):
-            begun(out, second.settings)
-        (work / "refused").touch()
         assert begun(out, second.settings) is None
         assert begun(out, first.settings) == first
         renew(out, None, second)
         assert [each.name for each in work.iterdir()] == ["lock"]
         renew(out, second, written := msgspec.structs.replace(second, kept=1))
         assert begun(out, second.settings) == written
-        (work / "refused").touch()
-        with pytest.raises(ValueError, match="was prepared with time_unit='ms', not None"):
+        with pytest.raises(ValueError, match="was prepared with time_unit='ms', not None; expected another folder"):
             begun(out, first.settings)
 
 
@@ -341,8 +335,40 @@ def test_a_large_packed_file_is_unpacked_and_divided(tmp_path: Path) -> None:
     assert stored == list(range(60))
     remove_copies(work)
     assert not list(work.glob("*.unpacked"))
-    unpack_again(units, work, unwatched)
+    unpack_again(units, layout, work, unwatched)
     assert source_of(work, units[0]).read_bytes() == gzip.decompress(path.read_bytes())
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("encoding", ["utf-16", "windows-1252", "shift_jis"])
+def test_a_large_text_in_another_encoding_is_copied_and_divided(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "raw"
+    path.write_bytes(("time,n\n" + "".join(f'{n},"{n}\n"\n' for n in range(99)) + "what\n").encode(encoding))
+    layout = raw_layout(path, columns={"time": "time", "n": "str"}, encoding=encoding)
+    (whole,) = units_of(path, 0, layout)
+    (tmp_path / "whole").mkdir()
+    expected = parse(whole, layout, tmp_path / "whole", None)
+    units = divided({0: path}, layout, tmp_path, unwatched)
+    assert len(units) > 2
+    assert list(likely_lines(units, layout, tmp_path))
+    found = [parse(unit, layout, tmp_path, None) for unit in units]
+    assert [each.line for counts in found for each in counts.rejected] == [200] == [expected.rejected[0].line]
+    parts = pl.concat(pl.read_parquet(stored_rows(tmp_path, unit)) for unit in units)
+    assert parts.equals(pl.read_parquet(stored_rows(tmp_path / "whole", whole)))
+    remove_copies(tmp_path)
+    unpack_again(units, layout, tmp_path, unwatched)
+    assert source_of(tmp_path, units[0]).read_bytes() == path.read_bytes().decode(encoding).encode()
+
+
+def test_a_text_that_is_not_in_its_encoding_is_refused_with_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dividing, "PART_BYTES", 300)
+    path = tmp_path / "raw"
+    path.write_bytes(b"time,n\n" + b"1,1\n" * 100 + b"1,\x81\n")
+    with pytest.raises(ValueError, match=r"raw: line 102: .*can't decode byte 0x81 .*; expected text in encoding"):
+        divided({0: path}, raw_layout(path, encoding="windows-1252"), tmp_path, unwatched)
+    assert not list(tmp_path.glob("*.unpacked*"))
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -381,7 +407,7 @@ def test_without_room_for_a_copy_a_packed_file_is_read_as_it_is(tmp_path: Path) 
     try:
         (unit,) = divided({0: path}, layout, tmp_path, unwatched)
         with pytest.raises(OSError, match="No space left"):
-            unpack_again(copied, tmp_path, unwatched)
+            unpack_again(copied, layout, tmp_path, unwatched)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.glob("*.unpacked*"))
@@ -423,7 +449,7 @@ def test_what_is_wrong_in_a_copy_is_told_of_the_file(tmp_path: Path) -> None:
     [
         ("cut.csv.gz", gzip.compress(b"time,n\n" + b"1,1\n" * 99_999)[:-50], "damaged or cut-off gzip file"),
         ("utf16.csv", "time,n\n1,1\n".encode("utf-16"), "text in UTF-16; expected text in UTF-8"),
-        ("binary", b"\0\1\2" * 100, "binary data; expected one of"),
+        ("binary", b"\0\1\2" * 100, "binary data; expected text"),
         ("empty", b"", "empty; expected a trace"),
     ],
 )

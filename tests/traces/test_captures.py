@@ -57,9 +57,24 @@ def pcap(packets: list[bytes], *, order: str = "<", nano: bool = False, link: in
     return data
 
 
-def block(kind: int, body: bytes) -> bytes:
+def block(kind: int, body: bytes, order: str = "<") -> bytes:
     body += bytes(-len(body) % 4)
-    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+    return struct.pack(f"{order}II", kind, len(body) + 12) + body + struct.pack(f"{order}I", len(body) + 12)
+
+
+def option(code: int, value: bytes, order: str = "<") -> bytes:
+    return struct.pack(f"{order}HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def section(order: str, interfaces: list[bytes], packets: list[tuple[int, int]]) -> bytes:
+    """A section of a pcapng: options of each interface, and of each packet the number of its interface and its time."""
+    data = block(0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1), order)
+    for options in interfaces:
+        data += block(1, struct.pack(f"{order}HHI", 1, 0, 0) + options, order)
+    for interface, time in packets:
+        head = struct.pack(f"{order}IIIII", interface, time >> 32, time & 0xFFFFFFFF, len(PACKETS[0]), 1500)
+        data += block(6, head + PACKETS[0], order)
+    return data
 
 
 def pcapng(packets: list[bytes], *, resolution: bytes = b"", link: int = 1) -> bytes:
@@ -141,6 +156,9 @@ def test_text_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "raw").write_text("a text\n")
     with pytest.raises(ValueError, match=r"raw: format not recognised \(.*\); expected one of .*, pcap, tcp,"):
         raw_layout(tmp_path / "raw")
+    (tmp_path / "raw").write_bytes(b"\0\1\2" * 100)
+    with pytest.raises(ValueError, match=r"raw: binary data; expected one of the formats combined, .*, pcap, tcp,"):
+        raw_layout(tmp_path / "raw")
     (tmp_path / "raw").write_bytes(b"")
     with pytest.raises(ValueError, match="raw: empty; expected a trace"):
         raw_layout(tmp_path / "raw", "pcap")
@@ -179,6 +197,42 @@ def test_other_captures_are_not_divided(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "raw"
     path.write_bytes(data)
     assert part_begins(path, raw_layout(path), 100) == [0]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_times_of_a_pcapng_are_those_that_its_interfaces_state(order: str, tmp_path: Path) -> None:
+    """As the format says: units of 10^-n or 2^-n seconds, microseconds without; the offset is added, seconds."""
+    other = ">" if order == "<" else "<"
+    comment, end = option(1, b"odd", order), struct.pack(f"{order}HH", 0, 0)
+    nano, binary, tenths, seconds = (option(9, bytes([value]), order) for value in (9, 0x80 | 20, 1, 0))
+    later, earlier = (option(14, struct.pack(f"{order}q", value), order) for value in (1_000_000, -3600))
+    interfaces = [b"", comment + nano, binary + end, tenths, later, comment + earlier + nano + end, seconds, end + nano]
+    quarter = [
+        (0, SECONDS * 10**6 + 250_000), (1, SECONDS * 10**9 + 250_000_000), (2, (SECONDS << 20) + (1 << 18)),
+        (3, SECONDS * 10 + 2), (4, (SECONDS - 1_000_000) * 10**6 + 250_000),
+        (5, (SECONDS + 3600) * 10**9 + 250_000_000), (6, SECONDS), (7, SECONDS * 10**6 + 250_000),
+    ]  # fmt: skip
+    data = section(order, interfaces, quarter)
+    data += section(other, [option(9, b"\3", other)], [(0, SECONDS * 1000 + 250)])  # it knows no interface before it
+    seen = [(time - AT).total_seconds() for time in read(tmp_path / "raw", data)["time"].to_list()]
+    assert seen == [0.25, 0.25, 0.25, 0.2, 0.25, 0.25, 0, 0.25, 0.25]
+
+
+def test_a_time_that_no_year_has_is_told_of_with_its_packet(tmp_path: Path) -> None:
+    (path := tmp_path / "raw").write_bytes(section("<", [option(9, b"\0")], [(0, SECONDS), (0, 1 << 60)]))
+    said = r"after 1 packets \(a packet with the time 1152921504606846976, outside the years 1 to 9999\)"
+    with pytest.raises(ValueError, match=said):
+        list(raw_tables(path, raw_layout(path), Tally()))
+
+
+def test_an_error_in_a_part_counts_the_packets_of_the_file(tmp_path: Path) -> None:
+    times = [(0, SECONDS * 10**6)] * 9
+    (path := tmp_path / "raw").write_bytes(section("<", [b""], [*times, (1, 0), *times]))
+    layout = raw_layout(path)
+    begin = part_begins(path, layout, 300)[1]
+    assert 0 < lines_before(path, layout, begin) < 9
+    with pytest.raises(ValueError, match=r"after 9 packets \(a packet of interface 1, which is not described\)"):
+        list(raw_tables(path, layout, Tally(), begin))
 
 
 def test_obsolete_blocks_of_packets_are_read(tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 
 from synergy_nb.traces import text_files
-from synergy_nb.traces.raw_files import RawLayout, Tally, likely_rows, part_begins, raw_layout, raw_tables
+from synergy_nb.traces.raw_files import RawLayout, Tally, likely_rows, lines_before, part_begins, raw_layout, raw_tables
 
 LOG = 'a{n}.example - - [01/Jul/1995:00:00:{n:02} -0400] "GET /x/{n}.html HTTP/1.0" 200 {n}\n'
 
@@ -91,6 +93,57 @@ def test_parts_of_a_csv_file_cut_no_row(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_bytes(path.read_bytes().replace(b'"', b""))
     monkeypatch.setattr(text_files, "BLOCK", 64)
     assert len(part_begins(path, layout, 90)) > 3
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_line_that_is_too_long_has_its_number_in_the_file(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = {"csv": "9," + "x" * 900, "jsonl": json.dumps({"time": 9, "n": "x" * 900})}[kind]
+    lines = ["time,n\n"] if kind == "csv" else []
+    lines += [f"{n},{n}\n" if kind == "csv" else f'{{"time": {n}, "n": "{n}"}}\n' for n in range(40)]
+    path = written(tmp_path / "raw", [*lines, long])
+    for name in ("raw_files._BLOCK", "text_files.BLOCK", "raw_files.LONGEST", "_tabular.LONGEST"):
+        monkeypatch.setattr(f"synergy_nb.traces.{name}", 100)
+    layout = raw_layout(path, columns={"time": "time", "n": "str"})
+    *_, begin = (each for each in part_begins(path, layout, 100) if each < sum(map(len, lines)))
+    with pytest.raises(ValueError, match=f"raw: line {len(lines) + 1}: longer than"):
+        rows(path, layout, Tally(), begin)
+
+
+@pytest.mark.parametrize("clock", [pl.Float64, pl.Int64, pl.String])
+def test_parts_of_a_parquet_file_have_whole_row_groups(clock: type[pl.DataType], tmp_path: Path) -> None:
+    path = tmp_path / "raw"
+    times = pl.Series([*range(40), *range(20_260_101, 20_260_111), *range(20_300_000, 20_300_020)]).cast(clock)
+    counts = [None if n % 9 == 0 else 2.5 if n % 7 == 0 else float(n) for n in range(70)]
+    pl.DataFrame({"time": times, "n": counts}).write_parquet(path, row_group_size=10)
+    layout = raw_layout(path, columns={"time": "time", "n": "int"})
+    whole = Tally(99)
+    expected = rows(path, layout, whole)
+    assert len(whole.lines) == 8
+    begins = part_begins(path, layout, 1)
+    assert [lines_before(path, layout, begin) for begin in begins] == [*range(0, 70, 10)]
+    begins = begins[::2]
+    tallies = [Tally(99) for _ in begins]
+    parts = [
+        rows(path, layout, tally, begin, end)
+        for tally, begin, end in zip(tallies, begins, [*begins[1:], None], strict=True)
+    ]
+    assert pl.concat(parts).equals(expected)
+    found = [
+        msgspec.structs.replace(each, line=each.line + lines_before(path, layout, begin))
+        for tally, begin in zip(tallies, begins, strict=True)
+        for each in tally.lines
+    ]
+    assert found == whole.lines
+    assert [tally.malformed.text for tally in tallies if tally.malformed][1] == str((times[21], 2.5))
+
+
+def test_dates_without_separators_are_dates_in_all_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "raw"
+    pl.DataFrame({"time": ["20260101", "20260102", "20260103"]}).write_parquet(path, row_group_size=1)
+    found = rows(path, raw_layout(path), Tally())["time"].to_list()
+    assert found == [at("2026-01-01"), at("2026-01-02"), at("2026-01-03")]
 
 
 def at(text: str) -> dt.datetime:

@@ -354,7 +354,7 @@ def test_skipped_lines_are_logged(write: Any, caplog: pytest.LogCaptureFixture) 
         (gzip.compress(HTTP.encode(), mtime=0)[:15] + b"rubbish", {"format": "http"}, "damaged or cut-off gzip file"),
         (b"\x1f\x9d\x90abc", {}, r"packed by compress \(.Z\); expected a plain or gzipped trace, so unpack it first"),
         (b"PK\x03\x04abc", {}, "packed by zip"),
-        (b"\x00\x01\x02\x03" * 100, {}, "binary data; expected one of the formats csv, http"),
+        (b"\x00\x01\x02\x03" * 100, {}, "binary data; expected one of the formats csv, http, ncsa, parquet, tcp$"),
         ("hello\nworld\n", {}, "format not recognised .first line 'hello'.; expected one of csv, http, ncsa"),
         (HTTP, {"format": "tcp"}, "5 of 5 lines are not of format 'tcp'.*; it looks like format 'http'"),
         (NCSA, {"format": "http"}, "3 of 3 lines .*; it looks like format 'ncsa'"),
