@@ -35,11 +35,13 @@ def is_here(spark: str | Endpoint | SparkSession | None) -> bool:
 class OpenedSession:
     """A session, opened when it is needed first; what was started for it ends with the context.
 
-    ``spark``: endpoint or URL of a server; a session, which stays open; or None: a server of our own.
+    ``spark``: endpoint or URL of a server; a session, which stays open; or None: a server of our own. ``brief``:
+    whether Java itself has little to execute on that, see :class:`.Server`.
     """
 
-    def __init__(self, spark: str | Endpoint | SparkSession | None) -> None:
+    def __init__(self, spark: str | Endpoint | SparkSession | None, *, brief: bool = False) -> None:
         self._spark = spark
+        self._brief = brief
         self._ends = contextlib.ExitStack()
         self._server: Server | None = None
         self._session: SparkSession | None = None
@@ -58,7 +60,7 @@ class OpenedSession:
     def start(self) -> None:
         """Begin to start the server of our own, if there is to be one, without waiting for it."""
         if self._spark is None and self._server is None:
-            self._server = self._ends.enter_context(Server())
+            self._server = self._ends.enter_context(Server(brief=self._brief))
             self._server.start()
 
     def session(self) -> SparkSession:

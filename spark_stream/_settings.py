@@ -137,6 +137,11 @@ def archive_options(archives: Archives) -> list[str]:
     ]
 
 
+#: Options of Java for a server of one short job: the second compiler would take more time than it saves. Code of the
+#: first one alone would have a fifth of the room, so some of it would be thrown away.
+BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+
+
 def recording_options(archives: Archives) -> list[str]:
     """Make the options of Java for a server that answers a few queries and then writes an archive of its classes."""
     return [

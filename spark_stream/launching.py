@@ -133,18 +133,21 @@ def start_supervisor(directory: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def command(runtime: Java, home: Path, folder: Path, cores: int, heap: str, archives: Archives | None) -> list[str]:
+def command(
+    runtime: Java, home: Path, folder: Path, cores: int, heap: str, archives: Archives | None, *, brief: bool = False
+) -> list[str]:
     """The command that starts a server; its settings go into a file in its folder.
 
     Java is started itself, rather than through Spark's scripts: these want bash, and a module that is not in every
     runtime.
 
-    ``home``: home folder of Spark, as :func:`spark_home` returns it; ``cores``, ``heap``: arguments of
+    ``home``: home folder of Spark, as :func:`spark_home` returns it; ``cores``, ``heap``, ``brief``: arguments of
     :class:`~spark_stream.server.Server`; ``archives``: paths of the archives of
     classes, which are used if they fit; None: without.
     """
     spark = settings.server_settings(folder, cores)
     options = [] if archives is None else settings.archive_options(archives)
+    options += settings.BRIEF if brief else ()
     return _java(runtime, home, folder, heap, spark, options, [folder / CLASSES], connect_server.CLASS)
 
 

@@ -79,6 +79,7 @@ class Server:
         # directory in which its folder is created; by default the directory of temporary files
         directory: Path | None = None,
         runtime: Java | None = None,  # java runtime to use; by default the one that `spark_stream.java.find` finds
+        brief: bool = False,  # whether Java compiles only quickly, as what is executed on it is little
         # callback for changes of the server's state, called on a thread of the server; it should return soon
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
@@ -89,6 +90,7 @@ class Server:
         self._timeout = timeout
         self._directory = directory
         self._runtime = runtime
+        self._brief = brief
         self._on_event = on_event
         self._token = secrets.token_urlsafe(24)
         self._changed = threading.Condition()
@@ -232,7 +234,9 @@ class Server:
         if process is None:
             return  # closed in the meantime
         order = {
-            "command": launching.command(runtime, home, self._folder, self._cores, settings.HEAP, self._archives),
+            "command": launching.command(
+                runtime, home, self._folder, self._cores, settings.HEAP, self._archives, brief=self._brief
+            ),
             "environment": launching.environment(home, self._folder, self._token),
             "workers": launching.worker_server(),
             "socket": connect_server.SOCKET,

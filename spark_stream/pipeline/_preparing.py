@@ -191,10 +191,12 @@ def prepare(
                 "partition": partition}  # fmt: skip
     call = _Call(Path(out).absolute(), options, settings, tolerance, progress)
     check_folder(call.folder)
-    with OpenedSession(spark) as sessions:
+    found = [] if follow else raw_files(inputs)
+    compares = duplicates == "rows" or (duplicates == "files" and len(found) != 1)
+    with OpenedSession(spark, brief=not derive and not compares) as sessions:  # else Java sorts and compares rows
         if follow:
             return _followed(call, inputs, sessions, pause)
-        return call.made(raw_files(inputs), sessions)
+        return call.made(found, sessions)
 
 
 def _followed(call: _Call, inputs: Sequence[str | Path], sessions: OpenedSession, pause: float) -> Prepared:

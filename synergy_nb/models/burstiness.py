@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
 
 __all__ = ["Interval", "dispersion", "local_whittle", "totals", "wavelet_hurst"]
 
@@ -72,6 +71,8 @@ def local_whittle(series: Array, shortest: float, longest: float) -> Interval | 
 
     ``shortest``: period of the highest frequency, in steps, at least 2; ``longest``: that of the lowest.
     """
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - importing it takes a second
+
     number = len(series)
     frequencies = np.arange(max(math.ceil(number / longest), 1), math.floor(number / max(shortest, 2.0)) + 1)
     if len(frequencies) < _FREQUENCIES or float(np.ptp(series)) == 0.0:
@@ -84,7 +85,7 @@ def local_whittle(series: Array, shortest: float, longest: float) -> Interval | 
     def unlikely(d: float) -> float:
         return math.log(float(np.mean(np.exp(2.0 * d * logs) * power))) - 2.0 * d * float(logs.mean())
 
-    found = float(optimize.minimize_scalar(unlikely, bounds=(-0.49, 0.99), method="bounded").x)
+    found = float(minimize_scalar(unlikely, bounds=(-0.49, 0.99), method="bounded").x)
     error = _SURE / (2.0 * math.sqrt(float(((logs - logs.mean()) ** 2).sum())))
     return Interval(found + 0.5, found + 0.5 - error, found + 0.5 + error)
 
@@ -94,6 +95,8 @@ def wavelet_hurst(series: Array, shortest: float, longest: float) -> Interval | 
 
     ``shortest``, ``longest``: scales of the first and the last octave, in steps.
     """
+    from scipy.special import digamma, zeta  # noqa: PLC0415 - SciPy is slow to import
+
     if float(np.ptp(series)) == 0.0:
         return None
     octaves, energies, numbers = _energies(series)
@@ -103,8 +106,8 @@ def wavelet_hurst(series: Array, shortest: float, longest: float) -> Interval | 
         return None
     octave, energy, number = octaves[chosen], energies[chosen], numbers[chosen]
     # E log2 of a mean of n squares is below log2 of its expectation; its variance is that of log of chi-squared.
-    heights = np.log2(energy) - (special.digamma(number / 2.0) / math.log(2.0) - np.log2(number / 2.0))
-    weights = math.log(2.0) ** 2 / special.zeta(2.0, number / 2.0)
+    heights = np.log2(energy) - (digamma(number / 2.0) / math.log(2.0) - np.log2(number / 2.0))
+    weights = math.log(2.0) ** 2 / zeta(2.0, number / 2.0)
     mean = float((weights * octave).sum() / weights.sum())
     spread = float((weights * (octave - mean) ** 2).sum())
     slope = float((weights * (octave - mean) * heights).sum()) / spread

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 
 from synergy_nb.models.burstiness import Interval
 
@@ -89,6 +88,8 @@ def zipf_of(counts: Array) -> Zipf | None:
     >>> round(found.exponent.value, 2), found.ranks
     (1.0, 6)
     """
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - importing it takes a second
+
     ranked = np.sort(counts)[::-1]
     ranked = ranked[ranked >= _SEVERAL]
     if len(ranked) < _RANKS:
@@ -99,7 +100,7 @@ def zipf_of(counts: Array) -> Zipf | None:
     def unlikely(s: float) -> float:
         return s * mean + math.log(float(np.exp(-s * logs).sum()))
 
-    s = float(optimize.minimize_scalar(unlikely, bounds=(0.0, 10.0), method="bounded").x)
+    s = float(minimize_scalar(unlikely, bounds=(0.0, 10.0), method="bounded").x)
     weights = np.exp(-s * logs)
     weights /= weights.sum()
     spread = float((weights * logs**2).sum() - (weights * logs).sum() ** 2)

@@ -29,7 +29,7 @@ from synergy_nb.traces._quoting import Quoting, quoting
 from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, Rejected, decoded, shown, split
 from synergy_nb.traces._typed_columns import Bad, Malformed, Tally, doubt_of, each_bad, exactly, typed
 from synergy_nb.traces.first_lines import BOM, first_line, names_of, separator_of
-from synergy_nb.traces.text_files import LONGEST, UTF8, LongLineError, beginning, bytes_between, pieces
+from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, bytes_between, pieces, too_long
 from synergy_nb.traces.times import BASIC_DATES
 
 SAMPLE: Final = 1000  # number of rows from which the types of CSV columns are inferred if none are stated
@@ -176,7 +176,7 @@ def csv_blocks(
             used, number = block.used, number + block.lines
             data = data[used:]
         if not used and len(data) > LONGEST:
-            raise LongLineError(path, number)
+            raise too_long(path, number, begin)
         if not used and not last:
             piece = next(source, None)
             last = piece is None

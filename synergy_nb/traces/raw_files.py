@@ -6,7 +6,6 @@ described, as far as the :class:`Tally` keeps them. How many are too many is a m
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -47,13 +46,13 @@ from synergy_nb.traces.logs import log_block
 from synergy_nb.traces.text_files import (
     LONGEST,
     UTF8,
-    BinaryDataError,
-    LongLineError,
     beginning,
     check_encoding,
     head,
     is_packed,
     is_utf8,
+    lines_up_to,
+    too_long,
     whole_lines,
 )
 from synergy_nb.traces.trace_files import sniff
@@ -212,17 +211,7 @@ def raw_tables(
     columns are then read only if they may be malformed. Raises ``ValueError`` if the file cannot be read.
     """
     tables = _tables(path, layout, tally, begin, end, judged=judged)
-    if begin:
-        tables = _lines_of_file(tables, path, layout, begin)
     return tables if layout.zone is None else tables_in_utc(tables, layout.zone)
-
-
-def _lines_of_file(tables: Iterator[pl.DataFrame], path: Path, layout: RawLayout, begin: int) -> Iterator[pl.DataFrame]:
-    """Yield the tables of a part; an error names the line by its number in the file."""
-    try:
-        yield from tables
-    except LongLineError as error:
-        raise LongLineError(path, error.line + lines_before(path, layout, begin)) from None
 
 
 def _tables(
@@ -287,12 +276,7 @@ def lines_before(path: Path, layout: RawLayout, begin: int) -> int:
         return packets_before(path, begin)
     if layout.format == "parquet":
         return rows_before(path, begin)
-    ends, left = 0, begin
-    with path.open("rb") as file:
-        while left > 0 and (piece := file.read(min(_BLOCK, left))):
-            ends, left = ends + piece.count(b"\n"), left - len(piece)
-            last = piece
-        return ends if last.endswith(b"\n") else ends + 1
+    return lines_up_to(path, begin)
 
 
 def likely_rows(path: Path, layout: RawLayout) -> float:
@@ -353,7 +337,7 @@ def _lines_between(path: Path, begin: int, end: int | None) -> Iterator[tuple[in
                 yield number, data[:stop]
                 number += data.count(b"\n", 0, stop)
             elif len(data) > LONGEST:
-                raise LongLineError(path, number)
+                raise too_long(path, number, begin)
             rest, at = data[stop:], at + stop
     if rest and (end is None or at < end):
         yield number, rest
@@ -367,13 +351,12 @@ def _recognised(path: Path, encoding: str) -> str:
     if is_capture(path):
         return "pcap"
     if head(path)[:4] != b"PAR1":
-        with contextlib.suppress(BinaryDataError):  # that is said below, with all formats
-            lines = beginning(path, 1 << 16, encoding)[0].removeprefix(BOM).split(b"\n")
-            first = [line.decode("utf-8", "replace").rstrip("\r") for line in lines[:50] if line.strip()]
-            if sum(re.match(r"\s*\{.*\}\s*$", line) is not None for line in first) * 2 > len(first):
-                return "jsonl"
-            if (kind := recognised_lines(first)) is not None:
-                return kind
+        lines = beginning(path, 1 << 16, encoding, RAW_FORMATS)[0].removeprefix(BOM).split(b"\n")
+        first = [line.decode("utf-8", "replace").rstrip("\r") for line in lines[:50] if line.strip()]
+        if sum(re.match(r"\s*\{.*\}\s*$", line) is not None for line in first) * 2 > len(first):
+            return "jsonl"
+        if (kind := recognised_lines(first)) is not None:
+            return kind
     return sniff(path, encoding, RAW_FORMATS)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -20,8 +20,6 @@ __all__ = [
     "BLOCK",
     "LONGEST",
     "UTF8",
-    "BinaryDataError",
-    "LongLineError",
     "beginning",
     "bytes_between",
     "check_encoding",
@@ -29,7 +27,9 @@ __all__ = [
     "is_packed",
     "is_utf8",
     "likely_encoding",
+    "lines_up_to",
     "pieces",
+    "too_long",
     "unpacked",
     "whole_lines",
 ]
@@ -48,18 +48,6 @@ PACKED: Final = {
 }
 _GZIP: Final = b"\x1f\x8b"  # first bytes of a gzipped file
 _READ: Final = 1 << 16  # bytes of a gzipped file that are read at a time
-
-
-class BinaryDataError(ValueError):
-    """A file that should be a text is none."""
-
-
-class LongLineError(ValueError):
-    """A line does not fit into memory."""
-
-    def __init__(self, path: Path, line: int) -> None:
-        super().__init__(f"{path}: line {line}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
-        self.line = line  # its number
 
 
 def check_encoding(encoding: str) -> None:
@@ -110,15 +98,15 @@ def kind_of(path: Path) -> str:
     return "a device or socket, which is empty or has no end, and not a file"
 
 
-def beginning(path: Path, size: int, encoding: str = UTF8) -> tuple[bytes, bool]:
+def beginning(path: Path, size: int, encoding: str = UTF8, known: Sequence[str] = ()) -> tuple[bytes, bool]:
     """Read the first ``size`` bytes of the text, or fewer if it is shorter, and whether that is the whole text.
 
-    It is in UTF-8, see :func:`pieces`.
+    It is in UTF-8, see :func:`pieces`. ``known``: formats that the error names if the file is no text.
 
     Raises ValueError if the text cannot be read, see :func:`pieces`.
     """
     found = b""
-    for piece in _in_utf8(_pieces(path, max(min(size, BLOCK), 512), encoding), path, encoding):
+    for piece in _in_utf8(_pieces(path, max(min(size, BLOCK), 512), encoding, known), path, encoding):
         found += piece
         if len(found) >= size:
             return found[:size], False
@@ -194,7 +182,7 @@ def whole_lines(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, bytes]]
             yield number, data[:end]
             number += data.count(b"\n", 0, end)
         elif len(data) > LONGEST:
-            raise LongLineError(path, number)
+            raise too_long(path, number)
         rest = data[end:]
     if rest:
         yield number, rest
@@ -212,6 +200,21 @@ def unpacked(path: Path) -> Iterator[bytes]:
     """
     with path.open("rb") as file:
         yield from _unzipped(file, path, BLOCK)
+
+
+def too_long(path: Path, number: int, begin: int = 0) -> ValueError:
+    """Make the error about a line that does not fit into memory; ``number``: from the byte ``begin`` on."""
+    number += lines_up_to(path, begin)
+    return ValueError(f"{path}: line {number}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
+
+
+def lines_up_to(path: Path, begin: int) -> int:
+    """Number of lines of a file, not packed, before those that begin from a byte on."""
+    ends, left, last = 0, begin, b"\n"
+    with path.open("rb") as file:
+        while left > 0 and (piece := file.read(min(BLOCK, left))):
+            ends, left, last = ends + piece.count(b"\n"), left - len(piece), piece
+    return ends if last.endswith(b"\n") else ends + 1
 
 
 def _in_utf8(source: Iterator[bytes], path: Path, encoding: str) -> Iterator[bytes]:
@@ -235,7 +238,7 @@ def _in_utf8(source: Iterator[bytes], path: Path, encoding: str) -> Iterator[byt
         yield data
 
 
-def _pieces(path: Path, size: int, encoding: str) -> Iterator[bytes]:
+def _pieces(path: Path, size: int, encoding: str, known: Sequence[str] = ()) -> Iterator[bytes]:
     start = head(path)
     packed = _packed(start)
     if packed:
@@ -252,11 +255,11 @@ def _pieces(path: Path, size: int, encoding: str) -> Iterator[bytes]:
             blank += piece
             if blank.strip():
                 begun = True
-                _check_text(path, blank, encoding)
+                _check_text(path, blank, encoding, known)
                 yield blank
                 blank = b""
             elif len(blank) > LONGEST:
-                raise LongLineError(path, 1)
+                raise too_long(path, 1)
     if not begun:
         raise ValueError(f"{path}: empty; expected a trace")
 
@@ -268,7 +271,7 @@ def _packed(start: bytes) -> str:
     return next((program for mark, program in PACKED.items() if start.startswith(mark)), "")
 
 
-def _check_text(path: Path, start: bytes, encoding: str) -> None:
+def _check_text(path: Path, start: bytes, encoding: str, known: Sequence[str]) -> None:
     """Refuse what is no text, by the first bytes after unpacking."""
     packed = _packed(start[:512])
     if packed or start[:2] == _GZIP:
@@ -279,7 +282,8 @@ def _check_text(path: Path, start: bytes, encoding: str) -> None:
     if start[:2] in _UTF16:
         raise ValueError(f"{path}: text in UTF-16; expected text in UTF-8, or encoding='utf-16'")
     if b"\0" in start[:512]:
-        raise BinaryDataError(f"{path}: binary data; expected text")
+        expected = f"one of the formats {', '.join(known)}" if known else "text"
+        raise ValueError(f"{path}: binary data; expected {expected}")
 
 
 def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:

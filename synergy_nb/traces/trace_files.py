@@ -23,7 +23,7 @@ from synergy_nb.traces._tabular import csv_blocks, csv_layout, tcp_blocks
 from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces.first_lines import separator_of
 from synergy_nb.traces.logs import LOGS, log_blocks
-from synergy_nb.traces.text_files import UTF8, BinaryDataError, beginning, head, whole_lines
+from synergy_nb.traces.text_files import UTF8, beginning, head, whole_lines
 
 __all__ = ["Malformed", "Opened", "opened", "sniff"]
 
@@ -180,10 +180,7 @@ def sniff(path: str | Path, encoding: str = UTF8, known: Sequence[str] = FORMATS
     path = Path(path)
     if head(path)[:4] == b"PAR1":
         return "parquet"
-    try:
-        text = beginning(path, 1 << 16, encoding)[0].decode("utf-8", "replace").removeprefix("\ufeff")
-    except BinaryDataError:
-        raise ValueError(f"{path}: binary data; expected one of the formats {', '.join(known)}") from None
+    text = beginning(path, 1 << 16, encoding, known)[0].decode("utf-8", "replace").removeprefix("\ufeff")
     lines = [line for line in text.split("\n")[:50] if line.strip()]
     if len(lines) > 1:
         lines = lines[: max(len(lines) - 1, 1)]  # the last one may be cut off

@@ -8,12 +8,15 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from spark_stream import _opened_sessions
+from spark_stream.java import SparkUnavailable
 from spark_stream.pipeline import PrepareError, Progress, prepare
 from spark_stream.pipeline import _dividing as dividing
 from spark_stream.pipeline import _preparing as preparing
@@ -139,6 +142,28 @@ def test_wrong_arguments_are_refused_before_anything_is_written(
     with pytest.raises(ValueError, match=said):
         prepare(path, out=tmp_path / "out", spark=ANYWHERE, **arguments)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "brief"),
+    [({}, True), ({"duplicates": "keep"}, True), ({"duplicates": "rows"}, False), ({"derive": {"m": "n"}}, False)],
+)
+def test_java_compiles_only_quickly_where_it_has_little_to_execute(
+    arguments: dict[str, Any], brief: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = csv_file(tmp_path / "raw", "1,1")
+    asked: list[bool] = []
+
+    def server(*, brief: bool) -> NoReturn:
+        asked.append(brief)
+        raise SparkUnavailable("none here")
+
+    monkeypatch.setattr(_opened_sessions, "Server", server)
+    with pytest.raises(SparkUnavailable):
+        prepare(path, out=tmp_path / "out", **arguments)
+    with pytest.raises(SparkUnavailable):
+        prepare(path, csv_file(tmp_path / "other", "1,1"), out=tmp_path / "out", duplicates="files")
+    assert asked == [brief, False]
 
 
 def test_several_files_cannot_have_counts(tmp_path: Path) -> None:
