@@ -90,6 +90,7 @@ _NUMBER: Final = r"^[+-]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)\z"
 _FLOAT: Final = (
     r"(?i)^(?:[+-](?=nan\z))?([+-]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?[0-9]++)?+|[+-]?inf(?:inity)?|nan)\z"
 )
+_NO_SUM: Final = 2**63  # size from which on 64 bits do not hold a sum
 _BEYOND: Final = "9.223372036854775808E18D"  # 2**63, the least float that is no 64-bit integer
 _GREATEST: Final = 1.7976931348623157e308
 
@@ -139,11 +140,18 @@ def _translated(text: str, schema: tuple[tuple[str, str], ...], kind: str | None
     return _bounded(translation.typed(tree, kind) if kind is not None else translation.of(tree)[0])
 
 
-def aggregate(node: Any, schema: Mapping[str, str], kind: str, order: Sequence[str] = ("NULL",)) -> str:
+def aggregate(
+    node: Any,
+    schema: Mapping[str, str],
+    kind: str,
+    order: Sequence[str] = ("NULL",),
+    totals: Mapping[str, int] | None = None,
+) -> str:
     """The Spark SQL of one aggregate call, of type ``kind``; see :func:`translate`.
 
     ``node``: a call that :func:`.sql.calls` took out; ``order``: SQL by which tuples of equal time are ordered, for
-    calls that need an order.
+    calls that need an order; ``totals``: column to the greatest size that a sum of its values can have, where it is
+    known: of what 64 bits hold there is one plain sum.
 
     >>> aggregate(sql.parse("avg(weight)", {"weight": "float"}, aggregate=True), {"weight": "float"}, "float")
     '(CAST(sum(`weight`) AS DOUBLE) / nullif(count(`weight`), 0L))'
@@ -160,6 +168,8 @@ def aggregate(node: Any, schema: Mapping[str, str], kind: str, order: Sequence[s
         if own == "float":  # 0.0 and -0.0 are one value, and so is every NaN
             some = f"coalesce(CAST(max(isnan({value})) AS BIGINT), 0L)"
             written = f"(CAST(size(collect_set(nanvl({value}, {_null('float')}) + 0.0D)) AS BIGINT) + {some})"
+    elif call in ("sum", "avg") and own == "int" and node.this.key == "column" and _is_held(node.this.name, totals):
+        written = f"sum({value})" if call == "sum" else f"(CAST(sum({value}) AS DOUBLE) / nullif(count({value}), 0L))"
     elif call == "avg":  # of integers, Spark would add up floats
         total = _wide_sum(value) if own == "int" else _sum(value, own)
         written = f"(CAST({total} AS DOUBLE) / nullif(count({value}), 0L))"
@@ -171,6 +181,11 @@ def aggregate(node: Any, schema: Mapping[str, str], kind: str, order: Sequence[s
         written = f"{call}({value})"
         written = f"CAST({written} AS DOUBLE)" if own == "int" and kind == "float" else written
     return _bounded(written)
+
+
+def _is_held(column: str, totals: Mapping[str, int] | None) -> bool:
+    """Whether 64 bits hold every sum of values of a column."""
+    return totals is not None and totals.get(column, _NO_SUM) < _NO_SUM
 
 
 def _sum(value: str, kind: str) -> str:

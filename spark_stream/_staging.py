@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -136,6 +136,26 @@ def _has_good_bounds(metadata: Any, names: Sequence[str], clock: str) -> bool:
     return in_years(times) is times
 
 
+def totals_of(path: Path, names: Collection[str]) -> dict[str, int]:
+    """Columns of integers of a Parquet file to the greatest size that a sum of their values can have.
+
+    They are those of which its statistics say the least and the greatest value.
+    """
+    with pq.ParquetFile(path) as file:
+        metadata = file.metadata
+    sizes = dict.fromkeys(names, 0)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            name, known = column.path_in_schema, column.statistics
+            if name not in sizes:
+                continue
+            if known is None or not known.has_min_max:
+                del sizes[name]
+            else:
+                sizes[name] = max(sizes[name], -known.min_raw, known.max_raw)
+    return {name: size * metadata.num_rows for name, size in sizes.items()}
+
+
 def convert(
     operator: Operator, folder: Path, skipped: traces.Skipped | None = None, *, numbered: bool = False
 ) -> Iterator[Staged]:
@@ -174,8 +194,12 @@ def written(items: Iterable[Item], folder: Path, *, numbered: bool) -> Iterator[
         yield Staged(path, item.time)
 
 
-def write_whole(tables: Iterable[pl.DataFrame], path: Path, columns: Mapping[str, str], *, numbered: bool) -> None:
+def write_whole(
+    tables: Iterable[pl.DataFrame], path: Path, columns: Mapping[str, str], *, numbered: bool
+) -> dict[str, int]:
     """Write all rows of a stream into one file, in their order; a table is encoded while the next one is made.
+
+    Returns the columns of integers with the greatest size that a sum of their values can have.
 
     ``columns``: columns of the stream with their types; ``numbered``: whether rows keep their position in the stream,
     in a column ``_position``.
@@ -185,6 +209,7 @@ def write_whole(tables: Iterable[pl.DataFrame], path: Path, columns: Mapping[str
     kinds = {**columns, POSITION: "int"} if numbered else dict(columns)
     schema = table_to_spark(empty(kinds), kinds).schema
     texts = [name for name, kind in kinds.items() if kind == "str"]  # tables of values pay for no others
+    sizes = {name: 0 for name, kind in columns.items() if kind == "int"}
     with (
         pq.ParquetWriter(path, schema, compression="lz4", write_statistics=False, use_dictionary=texts) as file,
         ThreadPoolExecutor(1, thread_name_prefix="rows-file") as behind,
@@ -193,6 +218,9 @@ def write_whole(tables: Iterable[pl.DataFrame], path: Path, columns: Mapping[str
         coming: Future[None] | None = None
         for table in tables:
             end = position + table.height
+            for name in sizes if table.height else ():
+                bounds: Any = table.get_column(name).min(), table.get_column(name).max()
+                sizes[name] = max(sizes[name], -(bounds[0] or 0), bounds[1] or 0)
             numbers = [pl.int_range(position, end, dtype=pl.Int64, eager=True).alias(POSITION)] if numbered else []
             made, position = table_to_spark(table.with_columns(numbers), kinds), end
             if coming is not None:
@@ -200,6 +228,7 @@ def write_whole(tables: Iterable[pl.DataFrame], path: Path, columns: Mapping[str
             coming = behind.submit(file.write_table, made)
         if coming is not None:
             coming.result()
+    return {name: size * position for name, size in sizes.items()}
 
 
 class Files:

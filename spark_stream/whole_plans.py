@@ -32,7 +32,7 @@ import polars as pl
 
 from spark_stream._opened_sessions import OpenedSession, is_here
 from spark_stream._settings import SHARED_CLASSES
-from spark_stream._staging import GROUP_ROWS, Layout, direct, write_whole
+from spark_stream._staging import GROUP_ROWS, Layout, direct, totals_of, write_whole
 from spark_stream._tables import POSITION, from_spark
 from spark_stream.server import Endpoint
 from spark_stream.spark_errors import cause, has_no_room, is_lost
@@ -365,6 +365,7 @@ class _Sources:
         self._inside = [name for name in self._inside if name not in done]
         self._numbered = self._with_positions()
         self._found: dict[str, _Stored] = {}  # by the stream that Spark reads
+        self._totals: dict[str, dict[str, int]] = {}  # likewise: column to the greatest size of a sum of its values
         for number, (name, chain) in enumerate(chains.items()):
             own = folder / f"source-{number}"
             own.mkdir()
@@ -372,6 +373,8 @@ class _Sources:
                 staged, layout = as_they_are[name]
                 (own / _ROWS).symlink_to(staged.path)
                 self._found[name] = _Stored(own, layout, counted=name in self._numbered)
+                integers = [each for each, kind in plan.schema(name).items() if kind == "int"]
+                self._totals[name] = totals_of(staged.path, integers)
             else:
                 end = chain[-1].id if chain else name
                 self._convert(plan.operators[name], chain, own, notices, numbered=end in self._numbered)
@@ -402,7 +405,7 @@ class _Sources:
             for each in chain:
                 tables = _passed(tables, create(each, self._plan, secrets=self._secrets))
             try:
-                write_whole(tables, folder / _ROWS, self._plan.schema(end), numbered=numbered)
+                self._totals[end] = write_whole(tables, folder / _ROWS, self._plan.schema(end), numbered=numbered)
             except OSError as error:
                 if not has_no_room(error):
                     raise
@@ -438,6 +441,7 @@ class _Sources:
             secrets=self._secrets,
             ordered=sink not in self.as_read,
             finite=True,
+            totals=self._totals,
         )
 
     def _read(self, session: SparkSession, name: str) -> DataFrame:
@@ -451,6 +455,8 @@ class _Sources:
         rows: DataFrame = session.read.schema(schema).parquet(f"file://{found.folder}")
         if numbered and found.counted:
             chosen.append(rows.metadataColumn("_metadata").getField("row_index").alias(POSITION))
+        elif schema.names == list(columns):
+            return rows
         return rows.select(*chosen)
 
 

@@ -19,6 +19,7 @@ from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.plan.checks.memory_estimates import span_of
 from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.sql import sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +58,8 @@ def build(
     ordered: bool = False,  # whether to retain the columns that `arrange` needs
     # whether `read` returns all rows of a stream that ends, without punctuations: then the result is a batch query
     finite: bool = False,
+    # by the stream that `read` returns: column to the greatest size that a sum of its values can have, where known
+    totals: Mapping[str, Mapping[str, int]] | None = None,
 ) -> DataFrame:
     """Translate a part of a plan to the DataFrame of its result, a streaming one unless its streams are finite.
 
@@ -81,7 +84,8 @@ def build(
             # The comparison sorts only the tuples that remain, and collects the rows of a window once.
             needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
         inputs = tuple(map(stream, needed))
-        return APPLIED[operator.kind](Work(operator, plan, inputs, inside, secrets or {}, order, finite))
+        held = _totals(plan, needed[0], inside, totals or {}) if operator.kind == "aggregate" else None
+        return APPLIED[operator.kind](Work(operator, plan, inputs, inside, secrets or {}, order, finite, held))
 
     executed = [plan.operators[name] for name in members if not _is_read(plan.operators[name], inside)]
     for operator in executed:
@@ -89,6 +93,23 @@ def build(
     texts = [text for operator in executed for text in translations(operator, plan)]
     matches = any(name in text for text in texts for name in patterns.FUNCTIONS)
     return leave(stream(end), plan.schema(end), ordered=ordered)
+
+
+def _totals(
+    plan: Plan, stream: str, inside: Collection[str], read: Mapping[str, Mapping[str, int]]
+) -> Mapping[str, int]:
+    """Columns of a stream to the greatest size that a sum of their values can have, where that is known."""
+    operator = plan.operators[stream]
+    if _is_read(operator, inside):
+        return read.get(stream, {})
+    if operator.kind not in ("filter", "project"):
+        return {}
+    above = _totals(plan, operator.inputs[0], inside, read)
+    if operator.kind == "filter":
+        return above
+    schema = plan.schema(operator.inputs[0])
+    made = {name: sql.parse(text, schema) for name, text in operator.params["columns"].items()}
+    return {name: above[tree.name] for name, tree in made.items() if tree.key == "column" and tree.name in above}
 
 
 def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
@@ -162,7 +183,7 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
     return behind(end)[1]
 
 
-def _is_read(operator: Operator, inside: frozenset[str]) -> bool:
+def _is_read(operator: Operator, inside: Collection[str]) -> bool:
     return operator.id not in inside or operator.kind == "source"
 
 

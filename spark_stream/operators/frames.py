@@ -4,7 +4,7 @@ A stream on Spark is a DataFrame with the columns of the plan's schema and two m
 
 ``CLOCK``
     The event time, with the watermark; later than ``time`` by ``SHIFT``. Spark's watermark starts at 1970 and drops
-    older rows; with the shift, it starts before all valid times.
+    older rows; with the shift, it starts before all valid times. In a batch, which has no watermark, it is ``time``.
 ``ORDER``
     The order of a row in its stream: its position if the input has positions, its number among the rows of its window,
     or NULL if the order of the stream means nothing.
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOCK",
     "END_TIME",
-    "EVENT_TIME",
     "MARK",
     "ORDER",
     "POSITION",
@@ -49,6 +48,7 @@ __all__ = [
     "arrange",
     "columns_of",
     "enter",
+    "event_time",
     "leave",
     "moved",
     "named",
@@ -79,6 +79,8 @@ class Work(NamedTuple):
     # columns by which the first input is sorted before the operator is applied; empty: it is not sorted
     order: tuple[str, ...] = ()
     finite: bool = False  # whether its inputs are finite, and all of their rows are there: a batch query
+    # column of the first input to the greatest size that a sum of its values can have, where that is known
+    totals: Mapping[str, int] | None = None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -89,6 +91,11 @@ class Work(NamedTuple):
     def schemas(self) -> tuple[Mapping[str, str], ...]:
         """Column to type, of each input."""
         return tuple(self.plan.schema(upstream) for upstream in self.operator.inputs)  # a sort changes no column
+
+    @property
+    def shift(self) -> int:
+        """Microseconds by which the clock of Spark is ahead."""
+        return 0 if self.finite else SHIFT
 
     @property
     def output(self) -> Mapping[str, str]:
@@ -103,12 +110,17 @@ def columns_of(schema: Mapping[str, str]) -> list[str]:
 
 def moved(time: str, by: int) -> str:
     """SQL for ``time``, later by some microseconds."""
-    return f"timestamp_micros(unix_micros({time}) + ({by}L))"
+    return f"timestamp_micros(unix_micros({time}) + ({by}L))" if by else time
 
 
 def named(text: str, name: str) -> Column:
     """The column ``name`` with the values of a Spark SQL expression."""
     return sf.expr(text).alias(name)
+
+
+def event_time(text: str, name: str, *, finite: bool) -> Column:
+    """The column ``name`` with the values of a Spark SQL expression, which Spark compares with its watermark if any."""
+    return named(text, name) if finite else sf.expr(text).alias(name, metadata=EVENT_TIME)
 
 
 def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = False, finite: bool = False) -> DataFrame:
@@ -119,11 +131,13 @@ def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = Fals
     ``schema``: column to type of the stream; ``numbered``: whether ``source`` has the positions of rows in their stream
     (``POSITION``); ``finite``: whether it has all rows of the stream, and no punctuations, hence no ``MARK``.
     """
+    columns = [sf.col(quote(name)) for name in schema]
+    order = named(quote(POSITION) if numbered else UNORDERED, ORDER)
+    if finite:
+        return source.select(*columns, named("`time`", CLOCK), order)
     rows = source.select("*", named(moved("`time`", SHIFT), CLOCK))
-    if not finite:
-        rows = rows.withWatermark(quote(CLOCK), "0 seconds").filter(f"NOT ({quote(MARK)} AND length(uuid()) > 0)")
-    order = quote(POSITION) if numbered else UNORDERED
-    return rows.select(*(sf.col(quote(name)) for name in schema), sf.col(CLOCK), named(order, ORDER))
+    rows = rows.withWatermark(quote(CLOCK), "0 seconds").filter(f"NOT ({quote(MARK)} AND length(uuid()) > 0)")
+    return rows.select(*columns, sf.col(CLOCK), order)
 
 
 def leave(frame: DataFrame, schema: Mapping[str, str], *, ordered: bool = False) -> DataFrame:

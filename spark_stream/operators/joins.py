@@ -8,7 +8,7 @@ from pyspark.sql.connect import functions as sf
 
 from spark_stream._expressions import quote
 from spark_stream.operators._registry import implements
-from spark_stream.operators.frames import CLOCK, EVENT_TIME, ORDER, SHIFT, UNORDERED, Work, columns_of, moved, named
+from spark_stream.operators.frames import CLOCK, ORDER, UNORDERED, Work, columns_of, event_time, moved, named
 from spark_stream.operators.windows import WINDOW_COLUMN, windowed
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds
@@ -38,7 +38,8 @@ def join(work: Work) -> DataFrame:
         same = f"{_at(0, WINDOW_COLUMN)} = {_at(1, WINDOW_COLUMN)}"
         pairs, partner = left.join(right, sf.expr(" AND ".join([same, *equal])), how), _at(1, WINDOW_COLUMN)
         window = f"{_at(0, WINDOW_COLUMN)}.{{}}"
-        bounds = [moved(window.format("end"), -SHIFT - 1), *(moved(window.format(b), -SHIFT) for b in ("start", "end"))]
+        bounds = [moved(window.format("end"), -work.shift - 1)]
+        bounds += [moved(window.format(bound), -work.shift) for bound in ("start", "end")]
         times = dict(zip(("time", *WINDOW), bounds, strict=True))
         clock = moved(window.format("end"), -1)
     else:
@@ -48,12 +49,12 @@ def join(work: Work) -> DataFrame:
         pairs, partner = left.join(right, sf.expr(" AND ".join([*equal, *near])), how), other
         alone = moved(mine, microseconds(work.params["within"]))
         later = f"CASE WHEN {other} IS NULL THEN {alone} ELSE greatest({mine}, {other}) END"  # each a microsecond late
-        times = {"time": moved(later, -SHIFT - 1)}
+        times = {"time": moved(later, -work.shift - 1)}
         clock = moved(later, -1)
     if work.params["how"] == "anti":
         pairs = pairs.filter(f"{partner} IS NULL")
     columns = [named(times.get(name) or source, name) for name, source in _origins(work, on).items()]
-    return pairs.select(*columns, sf.expr(clock).alias(CLOCK, metadata=EVENT_TIME), named(UNORDERED, ORDER))
+    return pairs.select(*columns, event_time(clock, CLOCK, finite=work.finite), named(UNORDERED, ORDER))
 
 
 def _at(port: int, name: str) -> str:
@@ -68,7 +69,7 @@ def _side(work: Work, port: int, on: list[str]) -> DataFrame:
     if _within_windows(work):
         windows = windowed(work, frame, port)
         return windows.frame.select(windows.window.alias(f" {port} {WINDOW_COLUMN}"), *columns)
-    clock = sf.expr(moved(quote(CLOCK), 1)).alias(f" {port} {CLOCK}", metadata=EVENT_TIME)
+    clock = event_time(moved(quote(CLOCK), 1), f" {port} {CLOCK}", finite=work.finite)
     return frame.select(clock, *columns)
 
 

@@ -224,7 +224,8 @@ def _with_counts(work: Work, windows: Windowed, row: str) -> Windowed:
     (number,) = columns_of(work.schemas[1])
     left = windows.frame.select(windows.window.alias(WINDOW_COLUMN), named(row, " row"))
     right = counts.frame.select(counts.window.alias(WINDOW_COLUMN), named(quote(number), " count"))
-    return Windowed(left.unionByName(right, allowMissingColumns=True), sf.col(quote(WINDOW_COLUMN)))
+    both = left.unionByName(right, allowMissingColumns=True)
+    return Windowed(both, sf.col(quote(WINDOW_COLUMN)), windows.shift)
 
 
 def counted_here(work: Work) -> bool:

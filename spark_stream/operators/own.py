@@ -20,11 +20,11 @@ from spark_stream.operators.arrow_functions import of_rows, spark_type
 from spark_stream.operators.frames import (
     CLOCK,
     END_TIME,
-    EVENT_TIME,
     ORDER,
     SHIFT,
     Work,
     columns_of,
+    event_time,
     moved,
     named,
     struct,
@@ -67,7 +67,7 @@ def apply(work: Work) -> DataFrame:
     schema = ", ".join(f"{quote(name)} {TYPES[kind]}" for name, kind in made.items())
     columns = [sf.col(quote(name)) for name in output]
     result = rows.mapInArrow(applied, schema)
-    clock = sf.expr(moved("`time`", SHIFT)).alias(CLOCK, metadata=EVENT_TIME)
+    clock = event_time(moved("`time`", work.shift), CLOCK, finite=work.finite)
     return result.select(*columns, clock, sf.col(quote(ORDER)))
 
 
@@ -192,5 +192,5 @@ def apply_keyed(work: Work) -> DataFrame:
     order = types.StructType([types.StructField(f"c{number}", kind) for number, kind in enumerate(places)])
     columns = [types.StructField(name, spark_type(kind)) for name, kind in output.items()]
     result = results.mapInArrow(unpack, types.StructType([*columns, types.StructField(ORDER, order)]))
-    clock = sf.expr(moved("`time`", SHIFT)).alias(CLOCK, metadata=EVENT_TIME)
+    clock = event_time(moved("`time`", work.shift), CLOCK, finite=work.finite)
     return result.select(*(sf.col(quote(name)) for name in output), clock, sf.col(quote(ORDER)))

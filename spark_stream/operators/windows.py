@@ -12,12 +12,11 @@ from spark_stream._expressions import decaying, quote, translate
 from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import (
     CLOCK,
-    EVENT_TIME,
     ORDER,
-    SHIFT,
     UNORDERED,
     Work,
     columns_of,
+    event_time,
     moved,
     named,
     struct,
@@ -43,9 +42,8 @@ class Windowed(NamedTuple):
 
     frame: DataFrame
     window: Column  # column with the window, a struct of start and end on Spark's clock
-    # start, end: differences between the bounds in the struct and the true ones, microseconds
-    start: int = SHIFT
-    end: int = SHIFT
+    shift: int  # microseconds by which the bounds in the struct are ahead of the true ones
+    begun: int = 0  # by which the start is even more so
     keys: tuple[Column, ...] = ()  # columns to group by in addition to the window, if Spark requires at least one
 
     def by(self, columns: Sequence[Column] = ()) -> GroupedData:
@@ -60,44 +58,44 @@ class Windowed(NamedTuple):
         """
         start, end = (f"{quote(WINDOW_COLUMN)}.{bound}" for bound in ("start", "end"))
         bounds = {
-            "time": moved(end, -self.end - 1),
-            "window_start": moved(start, -self.start),
-            "window_end": moved(end, -self.end),
+            "time": moved(end, -self.shift - 1),
+            "window_start": moved(start, -self.shift - self.begun),
+            "window_end": moved(end, -self.shift),
         }
-        clock = named(moved(end, SHIFT - self.end - 1), CLOCK).alias(CLOCK, metadata=EVENT_TIME)
+        clock = event_time(moved(end, -1), CLOCK, finite=not self.shift)
         visible = [named(text, name) for name, text in {**bounds, **columns}.items()]
         return rows.select(*visible, clock, named(order, ORDER))
 
 
 def windowed(work: Work, frame: DataFrame | None = None, port: int = 0) -> Windowed:
     """An input of an operator with windows: those of the operator's parameter, or else those of the input."""
-    stream = work.inputs[port] if frame is None else frame
+    stream, shift = work.inputs[port] if frame is None else frame, work.shift
     window: Mapping[str, Any] | None = work.params.get("window")
     if window is None:
-        bounds = f"struct({moved('window_start', SHIFT)} AS start, {moved('window_end', SHIFT)} AS end)"
-        return _under(stream, bounds, WINDOW_COLUMN)
+        bounds = f"struct({moved('window_start', shift)} AS start, {moved('window_end', shift)} AS end)"
+        return _under(stream, bounds, WINDOW_COLUMN, shift)
     if window["kind"] == "session":
         # In Spark, two tuples exactly one gap apart are in one session; so the gap is shorter and starts later.
         gap = max(microseconds(window["gap"]), 1)
-        ends = stream.select("*", sf.expr(moved(quote(CLOCK), 1)).alias(_END, metadata=EVENT_TIME))
+        ends = stream.select("*", event_time(moved(quote(CLOCK), 1), _END, finite=work.finite))
         session = sf.session_window(quote(_END), f"{gap - 1} microseconds")
-        return Windowed(ends, session, SHIFT + 1, SHIFT, (named(_NEVER, " all"),))
+        return Windowed(ends, session, shift, 1, (named(_NEVER, " all"),))
     length = microseconds(window["length"])
     slide = microseconds(window["slide"]) if window["kind"] == "sliding" else length
     if -(-length // slide) <= _MOST_COPIES:
-        units = [f"{number} microseconds" for number in (length, slide, SHIFT % slide)]
-        return Windowed(stream, sf.window(quote(CLOCK), *units))
-    clock, offset = f"unix_micros({quote(CLOCK)})", SHIFT % slide
-    first = f"((({clock} - {offset + length}L) div {slide}L + 1L) * {slide}L + {offset}L)"
-    last = f"((({clock} - {offset}L) div {slide}L) * {slide}L + {offset}L)"
+        units = [f"{number} microseconds" for number in (length, slide, shift % slide)]
+        return Windowed(stream, sf.window(quote(CLOCK), *units), shift)
+    clock, offset = f"unix_micros({quote(CLOCK)})", shift % slide
+    last = f"({clock} - pmod({clock} - {offset}L, {slide}L))"
+    first = f"({clock} - {length - slide}L - pmod({clock} - {offset + length}L, {slide}L))"
     starts = stream.select("*", named(f"explode(sequence({first}, {last}, {slide}L))", " start"))
     bounds = f"timestamp_micros(` start`) AS start, timestamp_micros(` start` + {length}L) AS end"
-    return _under(starts, f"struct({bounds})", " bounds")
+    return _under(starts, f"struct({bounds})", " bounds", shift)
 
 
-def _under(stream: DataFrame, bounds: str, name: str) -> Windowed:
+def _under(stream: DataFrame, bounds: str, name: str, shift: int) -> Windowed:
     """Add a column that Spark treats as the window of a row."""
-    return Windowed(stream.select("*", sf.expr(bounds).alias(name, metadata=EVENT_TIME)), sf.col(quote(name)))
+    return Windowed(stream.select("*", event_time(bounds, name, finite=not shift)), sf.col(quote(name)), shift)
 
 
 @implements("aggregate")
@@ -107,27 +105,25 @@ def aggregate(work: Work) -> DataFrame:
     windows = windowed(work)
     groups = windows.by([sf.col(quote(name)) for name in by])
     kept: dict[str, Column] = {}  # by the name of a call
-    results: dict[str, str] = {}
+    decayed: dict[str, Column] = {}
     values: dict[str, str] = {}
     for name, text in work.params["values"].items():
         left, calls = sql.calls(sql.parse(text, schema, aggregate=True))
         types = sql.call_types(calls, schema, half_life=half_life is not None)
         for each, call in calls.items():
-            column = f" value{each}"
             weighed = None if half_life is None else decaying(call, schema)
             if weighed is None:
-                kept[each] = named(written(call, schema, types[each], (quote(ORDER),)), column)
-                results[each] = quote(column)
+                kept[each] = named(written(call, schema, types[each], (quote(ORDER),), work.totals), each)
             else:
-                what, value = weighed
+                (what, value), column = weighed, f" value{each}"
                 pair = struct(["unix_micros(`time`)", value])
                 kept[each] = named(f"collect_list(CASE WHEN {value} IS NOT NULL THEN {pair} END)", column)
-                results[each] = _decayed(what, quote(column), windows, 1e6 * (half_life or 1.0))
+                decayed[each] = named(_decayed(what, quote(column), windows, 1e6 * (half_life or 1.0)), each)
         values[name] = (
-            results[left.name] if left.name in calls else translate(sql.canonical(left), types, work.output[name])
+            quote(left.name) if left.name in calls else translate(sql.canonical(left), types, work.output[name])
         )
     rows = groups.agg(*kept.values())
-    rows = rows.select("*", *(named(text, each) for each, text in results.items()))
+    rows = rows.select("*", *decayed.values()) if decayed else rows
     columns = {name: values.get(name, quote(name)) for name in columns_of(work.output)}
     order = struct(part for name in by for part in (f"{quote(name)} IS NULL", quote(name))) if by else UNORDERED
     made, having = windows.finished(rows, columns, order), work.params.get("having")
@@ -136,7 +132,7 @@ def aggregate(work: Work) -> DataFrame:
 
 def _decayed(what: str, pairs: str, windows: Windowed, half_life: float) -> str:
     """SQL for a sum, a count or an average of (time, value) pairs, each weighed by its age."""
-    result = f"(unix_micros({quote(WINDOW_COLUMN)}.end) - {windows.end + 1}L)"
+    result = f"(unix_micros({quote(WINDOW_COLUMN)}.end) - {windows.shift + 1}L)"
     share = f"pow(2.0D, CAST(p.c0 - {result} AS DOUBLE) / {half_life!r}D)"
     weight = f"aggregate({pairs}, 0.0D, (a, p) -> a + {share})"
     if what == "count":

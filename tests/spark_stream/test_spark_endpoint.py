@@ -20,7 +20,7 @@ from spark_stream._birth_times import BirthTimes
 from spark_stream._exchange import Exchange
 from spark_stream._sources import Reader, Writer, Written
 from spark_stream._spool import FIRST, Offset, Spool
-from spark_stream._staging import Files, Staged, convert, direct, write_whole
+from spark_stream._staging import Files, Staged, convert, direct, totals_of, write_whole
 from spark_stream._tables import MARK, arrow_schema
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.peer_endpoint import PeerEndpoint
@@ -711,7 +711,7 @@ def test_a_whole_stream_is_one_file_in_its_order(tmp_path: Path, numbered: bool)
     path, kinds = tmp_path / "rows.parquet", {"time": "time", "lasts": "duration", "n": "int", "a.b": "str"}
     rows = pl.DataFrame({"time": [5, 3, 4, 3], "lasts": [1, None, 2, 3], "n": [1, 2, 3, 4], "a.b": list("xyxz")})
     rows = rows.with_columns(pl.col("time").cast(pl.Datetime("us")), pl.col("lasts").cast(pl.Duration("us")))
-    write_whole(rows.iter_slices(3), path, kinds, numbered=numbered)
+    assert write_whole(rows.iter_slices(3), path, kinds, numbered=numbered) == {"n": 4 * 4}
     found = pl.read_parquet(path)
     if numbered:
         assert found["_position"].to_list() == [0, 1, 2, 3]
@@ -719,8 +719,21 @@ def test_a_whole_stream_is_one_file_in_its_order(tmp_path: Path, numbered: bool)
     assert found.schema["lasts"] == pl.Int64()
     assert found.schema["time"] == pl.Datetime("us", "UTC")
     assert found.select("n", "a.b").rows() == rows.select("n", "a.b").rows()
-    write_whole([], path, kinds, numbered=numbered)
+    assert write_whole([], path, kinds, numbered=numbered) == {"n": 0}
     assert pl.read_parquet(path).height == 0
+
+
+def test_a_file_says_how_large_a_sum_of_its_integers_can_be(tmp_path: Path) -> None:
+    """Of all groups of rows, whatever the sign; a column without statistics is not known."""
+    path, kinds = tmp_path / "rows.parquet", {"time": "time", "n": "int", "m": "int"}
+    rows = pl.DataFrame({"time": [1, 2, 3, 4], "n": [1, -(2**61), None, 5], "m": [None, None, 7, 7]})
+    rows = rows.with_columns(pl.col("time").cast(pl.Datetime("us")))
+    assert write_whole(rows.iter_slices(2), path, kinds, numbered=False) == {"n": 2**63, "m": 28}
+    assert totals_of(path, ["n", "m"]) == {}  # it needs no statistics
+    rows.write_parquet(path, row_group_size=1)
+    assert totals_of(path, ["n"]) == {}  # nor has a group of NULLs any
+    rows.fill_null(0).write_parquet(path, row_group_size=1)
+    assert totals_of(path, ["n", "m"]) == {"n": 2**63, "m": 28}
 
 
 def test_a_trace_out_of_order_is_cut_at_its_punctuations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,17 @@ def test_aggregate_calls_are_written_for_spark(text: str, kind: str, written: st
     assert aggregate(sql.parse(text, SCHEMA, aggregate=True), SCHEMA, kind) == written
 
 
+def test_an_integer_sum_that_64_bits_hold_is_one_sum() -> None:
+    def written(text: str, totals: dict[str, int] | None) -> str:
+        return aggregate(sql.parse(text, SCHEMA, aggregate=True), SCHEMA, "int", totals=totals)
+
+    assert written("sum(a)", {"a": 2**63 - 1}) == "sum(`a`)"
+    assert written("avg(a)", {"a": 2**63 - 1}) == "(CAST(sum(`a`) AS DOUBLE) / nullif(count(`a`), 0L))"
+    for text, totals in (("sum(a)", {"a": 2**63}), ("sum(a)", {}), ("sum(a)", None), ("sum(a * 2)", {"a": 1})):
+        assert "shiftright" in written(text, totals)
+    assert "shiftright" in written("avg(a)", {"a": 2**63})
+
+
 def test_texts_and_names_are_escaped_for_spark() -> None:
     assert literal("it's \\ $x") == "'it\\'s \\\\ \\u0024x'"
     assert quote("a`b") == "`a``b`"

@@ -355,7 +355,7 @@ def test_parts_on_spark_give_the_rows_of_peers(name: str, parts: Ahead) -> None:
 #: compares all, whose translation is that of streams.
 IN_BATCHES = [name for name in CASES if name not in UNSUPPORTED] + [*PARTS] if ALL else [
     "apply_keyed", "apply_keyed with timers", "join", "aggregate of sessions", "top", "sampled",
-    "left alone, then windows",
+    "left alone, then windows", "many windows",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from spark_stream import whole_plans
 from spark_stream._tables import in_order
 from spark_stream.operators import arrange
+from spark_stream.operators._parts import _totals
 from spark_stream.operators.frames import ORDER
 from spark_stream.whole_plans import SparkJobFailed, SparkRun, check_on_spark, run_on_spark
 from synergy_nb import Plan, PlanError, SinkFailed, csv, function, jsonl, parquet, plan, source
@@ -167,6 +168,14 @@ def test_what_processes_each_tuple_alone_is_done_as_a_source_is_converted(tmp_pa
         assert [each.id for each in whole_plans.ahead(made, "flows")] == done
 
 
+def test_columns_of_a_file_that_are_only_chosen_keep_the_bounds_of_their_sums(tmp_path: Path) -> None:
+    lines = read(flows(tmp_path / "flows.csv", 9))
+    chosen = lines.filter("bytes > 5", id="kept").project("user", size="bytes", twice="bytes * 2", id="chosen")
+    made = chosen.sort("size", window="1 min", id="sorted").sink()
+    for stream, held in [("flows", {"bytes": 7}), ("kept", {"bytes": 7}), ("chosen", {"size": 7}), ("sorted", {})]:
+        assert _totals(made, stream, ["kept", "chosen", "sorted"], {"flows": {"bytes": 7}}) == held
+
+
 # -- with Spark --------------------------------------------------------------------------------------------------------
 
 
@@ -188,6 +197,10 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
     for number, some in enumerate(rows.sort("time", maintain_order=True).iter_slices(70)):
         some.with_columns(pl.col("time").dt.to_string("iso")).write_ndjson(folder / f"{number}.jsonl")
     whole = read(tmp_path / "as it is.parquet", "parquet", "shuffled").filter("user <> 'a'", id="whole")
+    rows.with_columns(pl.when(pl.col("bytes") > 90).then(2**62).otherwise("bytes").alias("bytes")).write_parquet(
+        tmp_path / "huge.parquet"
+    )
+    huge = read(tmp_path / "huge.parquet", "parquet", "huge").project("user", size="bytes", id="renamed")
     rising = tmp_path / "rising.csv"
     rising.write_text("".join(["time,user,bytes\n", *(f"{n // 3},{'abc'[n % 3]},{n}\n" for n in range(300))]))
     loose = source(
@@ -203,6 +216,7 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
         coming.project("user", twice="bytes * 2").sink("twice", to=jsonl(str(tmp_path / "twice.jsonl"))),
         read(rising, name="rising").filter("bytes % 7 > 2", id="some").sink("some"),
         loose.filter("bytes > 50", id="left").sink("left"),
+        huge.aggregate("user", "1 min", total="sum(size)", id="totals").sink("totals"),
         name="all",
     )
     zone = spark.conf.get("spark.sql.session.timeZone")
@@ -214,13 +228,16 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
     )
     assert not unsorted["time"].is_sorted()
     tables = {"rising": table({"path": str(rising), "format": "csv", "columns": FLOWS}), "loose": unsorted}
+    tables["huge"] = pl.read_parquet(tmp_path / "huge.parquet")
     tables |= {"flows": rows, "coming": rows.sort("time", maintain_order=True), "shuffled": rows}
     wanted = {sink: through(made, made.upstream(sink)[0], tables) for sink in made.sinks}
     large, counts, twice, totals = (made.sinks[place] for place in (1, 2, 3, 0))
     assert all(
-        run.results(name).equals(wanted[made.sinks[place]]) for place, name in ((1, "large"), (4, "some"), (5, "left"))
+        run.results(name).equals(wanted[made.sinks[place]])
+        for place, name in ((1, "large"), (4, "some"), (5, "left"), (6, "totals"))
     )
     assert wanted[large].height > 3
+    assert 0 < wanted[made.sinks[6]]["total"].null_count() < wanted[made.sinks[6]].height  # 64 bits do not hold some
     assert run.rows == {sink: found.height for sink, found in wanted.items()}
     assert pl.read_parquet(tmp_path / "counts/*.parquet").equals(wanted[counts])
     assert pl.read_ndjson(tmp_path / "twice.jsonl")["twice"].to_list() == wanted[twice]["twice"].to_list()
