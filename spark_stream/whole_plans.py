@@ -20,6 +20,7 @@ Spark and gRPC are imported in functions only, as what checks a plan needs neith
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets as randomness
 import tempfile
 import time
@@ -49,6 +50,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, conform, e
 from synergy_nb.errors import SynergyError
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan, PlanError, Problem
+from synergy_nb.plan.checks.source_sizes import tuples_within
 from synergy_nb.plan.derived.named_secrets import secrets_of_plan
 from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.plan.operators.schemas import is_windowed
@@ -56,6 +58,7 @@ from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.plan.text.operator_texts import brief
 from synergy_nb.traces.rows import RowReader
+from synergy_nb.traces.trace_sizes import size_of_trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +74,7 @@ _FOLDER: Final = "directory"  # connector of folders, which a peer polls
 _HALVES: Final = {"spark.sql.files.openCostInBytes": "262144"}
 # Messages with rows have 3 MB; by Spark's default, 10,000 rows at most, of .4 MB
 _LARGE_BATCHES: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100000"}
+_SHORT: Final = 5_000_000  # most tuples of the sources of a job for which Java compiles only quickly
 _ALONE: Final = ("filter", "project")  # operators that process each tuple alone, and keep their order
 
 
@@ -249,7 +253,7 @@ def run_on_spark(
     run = SparkRun(plan)
     with contextlib.ExitStack() as ends:
         readers = {sink: _opened(plan, sink, known, ends) for sink in plan.sinks}
-        found = ends.enter_context(OpenedSession(spark))
+        found = ends.enter_context(OpenedSession(spark, brief=spark is None and _is_short(plan)))
         found.start()
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="synergy-")))
         stored = _Sources(plan, folder, known, run.notices, [sink for sink in free if sink not in takers])
@@ -320,6 +324,16 @@ def _unreadable(operator: Operator) -> Iterator[Problem]:
     except ValueError as error:
         found, _, expected = str(error).partition("; expected ")
         yield Problem(operator.id, "path", found, expected or "a trace that can be read")
+
+
+def _is_short(plan: Plan) -> bool:
+    """Whether the sources of a plan are known to have few tuples."""
+    tuples = 0.0
+    for name in plan.sources:
+        params = plan.operators[name].params
+        size = size_of_trace(params) if params["connector"] == "trace" else None
+        tuples += tuples_within(params, size, math.inf).tuples
+    return tuples <= _SHORT
 
 
 # -- sources -----------------------------------------------------------------------------------------------------------

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from spark_stream import whole_plans
+from spark_stream import _opened_sessions, whole_plans
 from spark_stream._tables import in_order
+from spark_stream.java import SparkUnavailable
 from spark_stream.operators import arrange
 from spark_stream.operators._parts import _totals
 from spark_stream.operators.frames import ORDER
@@ -174,6 +175,31 @@ def test_columns_of_a_file_that_are_only_chosen_keep_the_bounds_of_their_sums(tm
     made = chosen.sort("size", window="1 min", id="sorted").sink()
     for stream, held in [("flows", {"bytes": 7}), ("kept", {"bytes": 7}), ("chosen", {"size": 7}), ("sorted", {})]:
         assert _totals(made, stream, ["kept", "chosen", "sorted"], {"flows": {"bytes": 7}}) == held
+
+
+def test_java_compiles_only_quickly_where_the_sources_have_few_tuples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder nobody knows how many there are."""
+    path = flows(tmp_path / "flows.csv", 9)
+    asked: list[bool] = []
+
+    def server(*, brief: bool) -> NoReturn:
+        asked.append(brief)
+        raise SparkUnavailable("none here")
+
+    monkeypatch.setattr(_opened_sessions, "Server", server)
+    packets = source("packets", count=5_000_000 - 10, speed=0)
+    folder = source("directory", path=f"{tmp_path}/*.csv", format="csv", columns=FLOWS, ends=True)
+    several = plan(read(path).sink("a"), packets.sink("b"))
+    for made in (read(path).sink(), packets.sink(), several, folder.sink()):
+        with pytest.raises(SparkUnavailable):
+            run_on_spark(made)
+    assert asked == [True, True, True, False]
+    more = flows(tmp_path / "more.csv", 11)
+    with pytest.raises(SparkUnavailable):
+        run_on_spark(plan(read(more).sink("a"), packets.sink("b")))
+    assert not asked[-1]
 
 
 # -- with Spark --------------------------------------------------------------------------------------------------------
