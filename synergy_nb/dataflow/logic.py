@@ -62,6 +62,10 @@ class Switching(Logic, Protocol):
     def ready(self) -> bool:
         """Whether it gives nothing any more, and another plan may go on from its state."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether two plans could go on from the state that was restored: its next one says which one has."""
+
     def complete_from(self, at: int, /) -> None:
         """Know from which event time on the rows of the new plan are complete, microseconds."""
 

@@ -59,6 +59,7 @@ class KeptApplication(msgspec.Struct, frozen=True):
         True  # whether its peers have accepted it: if not, it is as one that is submitted for the first time
     )
     changes: int = 0  # number of changes of its plan that were begun
+    before: bytes = b""  # plan of which this one took the place; some peers may have gone on with it. Empty: none
 
 
 class DurableFolder:

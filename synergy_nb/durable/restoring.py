@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from synergy_nb.dataflow.operators.sinks import goes_on
 from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, Frame, PieceReply
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
@@ -14,8 +15,9 @@ from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant
 from synergy_nb.durable._component_files import Files, files_of
 from synergy_nb.durable.records import DurableError, unpacked
+from synergy_nb.plan import Plan
 
-__all__ = ["Restored", "restored"]
+__all__ = ["Restored", "has_changed", "restored"]
 
 
 class Restored(NamedTuple):
@@ -45,6 +47,26 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
                 copy.follow(frame.output, 0.0)
             orders += _replay(copy, frame, operator)
     return None if copy is None else Restored(copy, tuple(orders))
+
+
+def has_changed(files: Files, old: Plan, new: Plan) -> bool:
+    """Whether the new one of two plans goes on, which was kept once all sinks could go on with it: unless one cannot.
+
+    A sink gives nothing with either of them before the folder has a state from which the other one cannot go on
+    (:mod:`synergy_nb.dataflow.operators.sinks`).
+
+    Raises ``DurableError`` if a file was damaged.
+    """
+    for sink, switch in new.transition.switches.items():
+        if old.transition.switches.get(sink) != switch:
+            found = restored(files, sink)
+            state = None if found is None else found.copy.state
+            try:
+                if state is None or not goes_on(state.head, switch.inputs[0]):
+                    return False
+            except msgspec.MsgspecError as error:
+                raise DurableError(f"{sink}: {error}; expected the state of a sink") from None
+    return True
 
 
 def _joined(logs: list[str]) -> list[str]:

@@ -86,6 +86,7 @@ class Requests(Mapping[str, Request]):
         session.on_ended.append(self._ended)
         session.on_restart.append(self._begin_again)
         session.succession.on_succeeded.append(self._succeeded)
+        session.succession.on_going_on.append(self.changes.succeeded)
         session.succession.on_superseded.append(self._superseded)
 
     def __getitem__(self, name: str) -> Request:
@@ -392,7 +393,6 @@ class Requests(Mapping[str, Request]):
         self._discard_ended()
         self._requests[request.name] = request
         self.leases.begin(request)
-        self.changes.succeeded(request)
 
     def _superseded(self, request: Request) -> None:
         """Forget a request that another peer leads now; if it ran, its peers still hold what they have committed."""

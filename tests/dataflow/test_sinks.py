@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.operators.sinks import Sink
+from synergy_nb.dataflow.operators.sinks import Sink, goes_on
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.plan_transitions import Transitions, transitions
@@ -67,7 +67,7 @@ def until_ready(sink: Sink, rng: random.Random, old: list[Item], new: list[Item]
 @pytest.mark.parametrize("seed", range(6))
 def test_either_plan_goes_on_from_a_sink_that_is_ready(seed: int) -> None:
     rng = random.Random(seed)
-    before, (both, after) = plans()
+    before, (both, after, _) = plans()
     old, new = stream(rng, 8), stream(rng, 9)
     sink = sink_of(both)
     given, read = until_ready(sink, rng, old, new)
@@ -82,11 +82,16 @@ def test_either_plan_goes_on_from_a_sink_that_is_ready(seed: int) -> None:
 
     back = sink_of(before)
     back.restore(saved)
+    assert [goes_on(back.save().head, number) for number in (OLD, NEW)] == [True, False]
     rest = old[len(read) :]
     assert first + rows(made for item in rest for made in back.execute(OLD, item)) == rows(old)
 
     ended = sink_of(after)
     ended.restore(saved)
+    assert [goes_on(ended.save().head, number) for number in (OLD, NEW)] == [False, True]
+    assert [goes_on(saved.head, number) for number in (OLD, NEW, 2)] == [True, True, False]
+    assert ended.decides
+    assert back.decides
     later = rows(ended.execute(NEW, Punctuation(END, 0, 0.0)))
     found = first + later
     at = max(time for time, value in found if value == 8)
@@ -95,7 +100,7 @@ def test_either_plan_goes_on_from_a_sink_that_is_ready(seed: int) -> None:
 
 
 def test_the_new_plan_does_not_go_on_from_a_sink_that_was_not_ready() -> None:
-    before, (both, after) = plans()
+    before, (both, after, _) = plans()
     for plan in (before, both):
         one = sink_of(plan)
         list(one.execute(OLD, batch((1, 8))))
@@ -104,7 +109,7 @@ def test_the_new_plan_does_not_go_on_from_a_sink_that_was_not_ready() -> None:
 
 
 def test_nothing_changes_where_the_old_stream_ends_before() -> None:
-    _, (both, _) = plans()
+    _, (both, _, _) = plans()
     sink = sink_of(both)
     sink.complete_from(0)
     given = [*sink.execute(NEW, Punctuation(9, 0, 0.0)), *sink.execute(OLD, Punctuation(2, 0, 0.0))]
@@ -113,3 +118,4 @@ def test_nothing_changes_where_the_old_stream_ends_before() -> None:
     assert rows(given) == [(3, 8), (99, 8)]
     assert given[-1] == Punctuation(END, 2, 0.0)
     assert not sink.ready
+    assert [goes_on(sink.save().head, number) for number in (OLD, NEW)] == [True, False]

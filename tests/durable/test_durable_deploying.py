@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import AttemptOutdated, ChangePlan, OperatorStopped, SubmitPlan
+from synergy_nb.control.driver_messages import (
+    AttemptOutdated,
+    ChangePlan,
+    OperatorStopped,
+    StopApplication,
+    SubmitPlan,
+)
 from synergy_nb.control.graph import Report
 from synergy_nb.control.peer import DRIVER
 from synergy_nb.control.roles import Roles
@@ -169,8 +175,8 @@ def test_nobody_leads_an_attempt_on_once_components_of_the_next_may_read_its_fil
         assert bool(one.sent(Claim)) is not later
 
 
-def running(ring: Ring) -> Request:
-    plan = packets("s").filter("bytes > 1", id="f").sink("out", id="out", at="peer-0")
+def running(ring: Ring, sink: str = "peer-0") -> Request:
+    plan = packets("s").filter("bytes > 1", id="f").sink("out", id="out", at=sink)
     ring.simulation.report("peer-0", SubmitPlan("r", plan.to_bytes(), placement="spread"))
     assert ring.until_decided("r").status == "running"
     return ring.synergy["peer-0"].requests["r"]
@@ -203,10 +209,10 @@ def test_what_has_run_is_kept_if_no_peers_are_found_for_it(epoch: int, restarts:
     assert is_over(Report("r", Status.REJECTED.value, "no peer offers filter", Roles()), request) is over
 
 
-def changing(ring: Ring) -> tuple[Request, Transitions]:
-    """An application that executes two plans, and these plans."""
-    request = running(ring)
-    other = packets("s").filter("bytes > 2", id="g").sink("out", id="out", at="peer-0")
+def changing(ring: Ring, sink: str = "peer-0") -> tuple[Request, Transitions]:
+    """An application that executes two plans, and these plans; ``sink``: peer of its sink."""
+    request = running(ring, sink)
+    other = packets("s").filter("bytes > 2", id="g").sink("out", id="out", at=sink)
     found = transitions("r", request.plan, other, 1)
     ring.simulation.report("peer-0", ChangePlan("r", "begin", found.both.to_bytes()))
     assert request.state is State.DISCOVERING
@@ -265,6 +271,33 @@ def test_a_change_is_given_up(how: str) -> None:
             at = request.graph.roles.peers["g"]
             ring.simulation.report(at, OperatorStopped("r", "g", "an error"))
     goes_on_with(ring, request, own)
+
+
+@pytest.mark.parametrize("how", ["while both run", "before the plan is kept", "after it was kept", "it was stopped"])
+def test_a_successor_goes_on_with_its_own_plan_unless_that_was_ended(how: str) -> None:
+    """The origin dies, and was cut off from its successor before."""
+    ring = ring_of(4)
+    request, found = changing(ring, "peer-1")
+    own = request.plan
+    ring.simulation.partition([["peer-1"]])
+    match how:
+        case "it was stopped":
+            ring.simulation.report("peer-0", StopApplication("r"))
+        case "before the plan is kept" | "after it was kept":
+            ring.simulation.report("peer-0", ChangePlan("r", "interrupt"))
+    ring.simulation.run(until=ring.simulation.now + 0.5)
+    if how == "after it was kept":
+        ring.simulation.report("peer-0", ChangePlan("r", "settle", found.new.to_bytes()))
+        ring.simulation.run(until=ring.simulation.now + 1.0)
+    ring.crash("peer-0")
+    ring.simulation.heal()
+    until(ring, lambda: "r" in ring.synergy["peer-1"].requests)
+    led = ring.synergy["peer-1"].requests["r"]
+    if how == "it was stopped":
+        ring.simulation.run(until=ring.simulation.now + 60.0)
+        assert led.state is State.STOPPED
+    else:
+        goes_on_with(ring, led, own)
 
 
 def test_a_change_that_is_asked_for_goes_on() -> None:

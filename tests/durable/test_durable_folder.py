@@ -15,13 +15,23 @@ import pytest
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data
-from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Point, Reader
+from synergy_nb.dataflow.tuples import START
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
+from synergy_nb.durable.folder_copy import FolderCopy
 from synergy_nb.durable.records import DurableError, mark, packed, unpacked
+from synergy_nb.durable.writing import ComponentWork, carry_out
 from synergy_nb.plan import source
 from synergy_nb.plan.terms.known_functions import Payload, forget, payload_of
-from synergy_nb.runtime.process.durable_applications import check_parts, keep_application, provide_contents
+from synergy_nb.runtime.process.durable_applications import (
+    check_parts,
+    decided,
+    keep_application,
+    keep_change,
+    prepare_change,
+    provide_contents,
+)
 from synergy_nb.runtime.process.requests import Submit
 from tests.connectors.broken_disk import FailingDisk, Killed
 from tests.connectors.power_loss import PowerDisk
@@ -234,6 +244,45 @@ def test_functions_are_kept_with_the_plan(folder: DurableFolder) -> None:
     forget(mine)
     with pytest.raises(DurableError, match=f"lie: function: '{other}': what has come is other code, with the hash"):
         provide_contents(folder, lie)
+
+
+def saved(folder: DurableFolder, number: int, **head: object) -> None:
+    """Write the state of a sink, of which this number says the epoch."""
+    copy, at = FolderCopy(Output("app", "out", number)), Point(number, START)
+    said = {"at": None, "latest": 0, "position": 0, "forwarded": 0, "late": 0, "held": {}, **head}
+    for frame in (
+        Data(copy.output, copy.reader, at, (), True),
+        ComponentState(copy.output, copy.reader, 0, {}, at, at, msgspec.msgpack.encode(said)),
+    ):
+        files, work = folder.files("app"), ComponentWork("out", number, copy.take(frame, 0.0))
+        assert carry_out(files, [work]).error is None
+
+
+def test_the_sinks_say_with_which_of_two_plans_an_application_goes_on(folder: DurableFolder) -> None:
+    """Whoever leads may be cut off as it keeps the new plan, so that another one goes on with the old plan."""
+    values = source("packets", rate="1 tuple/s", id="s")
+    old, new = (values.filter(f"bytes > {least}", id="f").sink("out", id="out") for least in (1, 2))
+    folder.keep(KeptApplication("app", old.to_bytes(), "composed", 0.0), {})
+
+    def goes_on() -> bytes:
+        (kept,) = folder.applications()
+        return decided(folder, kept).plan
+
+    assert goes_on() == old.to_bytes()
+    change = prepare_change(folder, "app", old, new)
+    assert goes_on() == old.to_bytes()
+    keep_change(folder, "app", old, change)
+    saved(folder, 0, change=1, own=0, ready=True, low={0: 1, 1: 1})
+    assert goes_on() == change.new.to_bytes()
+    saved(folder, 1, change=0, own=0, ready=False, low={0: 2})
+    assert goes_on() == old.to_bytes()
+    saved(folder, 2, change=2, own=0, ready=True, low={0: 3, 2: 3})  # for the next change, which is not kept yet
+    assert goes_on() == old.to_bytes()
+    assert prepare_change(folder, "app", old, new).number == 2
+    with pytest.raises(OSError, match="a later change of the plan has begun"):
+        keep_change(folder, "app", old, change)
+    saved(folder, 3, change=1, own=1, ready=False, low={1: 2})
+    assert goes_on() == change.new.to_bytes()
 
 
 def test_what_is_left_of_others_is_removed(folder: DurableFolder) -> None:

@@ -12,6 +12,8 @@ from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Inpu
 from synergy_nb.dataflow.operators.sinks import Sink
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import START
+from synergy_nb.durable._component_files import operators_of
+from synergy_nb.durable.restoring import has_changed
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.derived.plan_transitions import transitions
@@ -58,8 +60,9 @@ class Replacing(DurableWorld):
     """An application with a folder that is composed anew of other plans."""
 
     def compose(
-        self, plan: Plan, peers: Mapping[str, str], epoch: int, backups: Mapping[str, tuple[str, ...]] | None = None
-    ) -> None:
+        self, plan: Plan, peers: Mapping[str, str], epoch: int, backups: Mapping[str, tuple[str, ...]] | None = None,
+        *, running: bool = True,
+    ) -> None:  # fmt: skip
         """Have the application go on with a plan."""
         known = self.deployments["app"]
         self.plans["app"] = plan
@@ -75,7 +78,8 @@ class Replacing(DurableWorld):
         if kept is not None:  # inputs that the sink has no more are forgotten
             inputs = {number: point for number, point in kept.inputs.items() if number in assignments["out"].feeds}
             self.kept["app", "out"] = msgspec.structs.replace(kept, inputs=inputs)
-        self._publish(Deployment("app", known.version + 1, self._with_techniques("app", assignments)))
+        made = self._with_techniques("app", assignments)
+        self._publish(Deployment("app", known.version + 1, made, running=running))
 
     def tell(self, both: Plan, known: int | None) -> int | None:
         """Tell the sink from when the new plan is complete, as clients do.
@@ -100,6 +104,14 @@ class Replacing(DurableWorld):
             logic.complete_from(max(streams.values()))
         return known
 
+    def forget_others(self, plan: Plan) -> None:
+        """Remove what a plan does not need, as the next cluster does before it starts the application."""
+        files = self.files("app")
+        for name in files.names():
+            if not operators_of([name]) <= {*plan.operators}:
+                files.remove(name)
+        self.kept = {key: state for key, state in self.kept.items() if key[1] in plan.operators}
+
     @property
     def switching(self) -> dict[str, object]:
         """What the folder has of the state of the sink, as far as it has acknowledged that."""
@@ -118,9 +130,11 @@ def checked(seed: int) -> None:
 def run(seed: int, *, backed: bool = False) -> str:
     """A change that is begun, given up and completed while everything is killed; returns what became of it.
 
+    In some, whoever leads is cut off as it keeps the new plan: the application goes on with either one then.
+
     ``backed``: whether each operator but the sinks has a backup, which takes over when a single peer is killed.
     """
-    rng, single = random.Random(seed), random.Random(f"{seed} backups")
+    rng, single, cut = random.Random(seed), random.Random(f"{seed} backups"), random.Random(f"{seed} cut off")
 
     def backups_of(plan: Plan, peers: Mapping[str, str], names: list[str]) -> dict[str, tuple[str, ...]]:
         found = {name: [each for each in names if each != peers[name]] for name in plan.operators if name != "out"}
@@ -149,9 +163,9 @@ def run(seed: int, *, backed: bool = False) -> str:
     lose_one()
     epoch, wanted = 0, undisturbed(old, inputs)
     had = set(old.operators)
-    outcome = "old"
+    outcome, kept = "old", (old, old)  # `kept`: plan of the folder, and the one before
     for number in range(1, rng.randint(2, 5)):
-        both, after = transitions("app", old, new, number, had - set(old.operators))
+        both, after, _ = transitions("app", old, new, number, had - set(old.operators))
         if both.transition.switches.get("out") in (None, old.transition.switches.get("out")):
             break  # the two plans are one
         had |= set(both.operators)
@@ -170,19 +184,28 @@ def run(seed: int, *, backed: bool = False) -> str:
             if world.switching.get("change") == number and world.switching["ready"]:
                 break
         state = world.switching
-        done = state.get("change") == number and bool(state["ready"]) and rng.random() < 0.8
+        ready = state.get("change") == number and bool(state["ready"])
+        done = ready and rng.random() < 0.8
+        led = after if done else old
+        if ready and cut.random() < 0.5:
+            done, led = True, cut.choice((old, after))
+        kept = (old, after) if done else kept
         names = [f"{number}{name}!" for name in "abc"[: rng.randint(1, 3)]]
-        for _ in range(rng.randint(1, 3)):
+        for start in range(rng.randint(1, 3)):
             names = [f"{name}." for name in names]
             world.kill_all(names)
             assert not world.forgotten(), world.forgotten()
             epoch += 1
-            plan = after if done else old
+            plan = led
+            if start:
+                plan = kept[has_changed(world.files("app"), *kept)]
+                assert plan in (old, after)
+                world.forget_others(plan)
             peers = {name: rng.choice(names) for name in plan.operators}
             world.compose(plan, peers, epoch, backups_of(plan, peers, names))
             world.doubted.clear()
             world.run(rng.choice((0.0, 0.3, 2.0)) * rng.random())
-        if done:
+        if plan == after:
             at = int(str(state["at"]))
             rows = undisturbed(new, inputs)
             before = wanted["time"].to_physical() <= at
@@ -196,6 +219,23 @@ def run(seed: int, *, backed: bool = False) -> str:
     found = world.results["app", "out"].rows
     assert sorted_rows(found.select(wanted.columns)) == sorted_rows(wanted)
     return outcome
+
+
+def test_an_attempt_that_never_runs_leaves_what_the_folder_has_as_it_was() -> None:
+    """It may be of one plan, and the next one, with other readers, of the other."""
+    plan = stream("n").filter("v > 0", id="f").sink("out", id="out")
+    world = Replacing(1, "a", drawn_faults(random.Random(1)))
+    world.deploy("app", plan, dict.fromkeys(plan.operators, "a"), inputs_of(random.Random(1), plan, rows=30))
+    world.run(1.0)
+    world.kill_all("b")
+    before = dict(world.kept)
+    world.compose(plan, dict.fromkeys(plan.operators, "b"), 1, running=False)
+    world.run(2.0)
+    assert world.kept == before
+    world.compose(plan, dict.fromkeys(plan.operators, "b"), 1)
+    finish(world)
+    assert world.results["app", "out"].ended
+    assert all(state.output.epoch == 1 for state in world.kept.values())
 
 
 @pytest.mark.slow

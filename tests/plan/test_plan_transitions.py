@@ -14,7 +14,7 @@ def test_each_change_has_ids_and_numbers_of_its_own_and_the_sink_has_the_windows
     plan, taken = counts("1 s"), set[str]()
     for number, window in enumerate(("2 s", "1 s", "3 s"), 1):
         taken |= set(plan.operators)
-        both, new = transitions("app", plan, counts(window), number, taken)
+        both, new, _ = transitions("app", plan, counts(window), number, taken)
         for each in (both, new):
             assert Plan.from_bytes(each.to_bytes()).transition == each.transition
         assert new.window("out") == counts(window).window("out")
@@ -26,6 +26,6 @@ def test_each_change_has_ids_and_numbers_of_its_own_and_the_sink_has_the_windows
 
 
 def test_an_equal_plan_changes_nothing() -> None:
-    both, new = transitions("app", counts("1 s"), counts("1 s"), 1)
+    both, new, _ = transitions("app", counts("1 s"), counts("1 s"), 1)
     assert both == new == counts("1 s")
     assert not both.transition.switches

@@ -15,7 +15,9 @@ of the new one.
    from any of its states, whoever depends on what it has given.
 4. Once both plans promise more than the event time, it is *ready*. Its state is saved, and two plans can go on from
    there: the old one, with all rows that it has withheld of it; or the new one, with those up to the event time, and
-   the later ones of the new plan. Which of them it is follows from the plan with which that state is restored.
+   the later ones of the new plan. Which of them it is follows from the plan with which that state is restored
+   (:attr:`Sink.decides`); it gives nothing before the folder has a state that says so, from which the other one cannot
+   go on.
 
 If the old stream ends before that, there is no change.
 """
@@ -33,7 +35,7 @@ from synergy_nb.dataflow.operators.base import Context, OperatorLogic, StateHead
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.checks.validation import Switch
 
-__all__ = ["Sink"]
+__all__ = ["Sink", "goes_on"]
 
 OLD: Final = 0  # place of the input that is given
 NEW: Final = 1  # place of the input that is given next
@@ -53,6 +55,21 @@ class _Switching(msgspec.Struct, frozen=True):
     late: int
     held: dict[int, list[int]]  # number of an input to the tables with its withheld rows; that of the old plan first
 
+    def goes_on(self, number: int) -> bool:
+        """Whether a plan may go on from here in which the sink gives the rows of the input with this number."""
+        return number in self.low and (self.ready or number == self.own)
+
+
+def goes_on(head: bytes, number: int) -> bool:
+    """Whether a sink that gives the rows of the input with this number may go on from a state with this head.
+
+    Raises ``MsgspecError`` if it is not the head of the state of a sink.
+    """
+    found: Mapping[str, object] = msgspec.msgpack.decode(head, type=dict[str, object])
+    if "change" not in found:  # of a sink whose plan was never changed
+        return number == 0
+    return msgspec.convert(found, _Switching, strict=False).goes_on(number)
+
 
 @implements("sink")
 class Sink(OperatorLogic):
@@ -64,6 +81,7 @@ class Sink(OperatorLogic):
         self._numbers = self._switch.inputs
         self._alone = len(self._numbers) == 1  # whether one plan runs
         self.ready = False  # whether the new plan may go on, and nothing is given any more
+        self.decides = False  # whether its first state says which of two plans goes on
         self._at: int | None = None
         self._latest = START
         self._complete: int | None = None  # event time from which the new rows are complete; None: not known yet
@@ -185,7 +203,7 @@ class Sink(OperatorLogic):
             If it is not a state from which this plan can go on.
         """
         found, number = self._decoded(saved), self._numbers[OLD]
-        if number not in found.low or (number != found.own and not found.ready):
+        if not found.goes_on(number):
             expected = f"one that was ready for change {self._switch.number} of its plan"
             raise self.context.error("saved state", f"of change {found.change}", expected)
         self._position, self._forwarded, self.late = found.position, found.forwarded, found.late
@@ -194,6 +212,7 @@ class Sink(OperatorLogic):
             self._low = [found.low[each] for each in self._numbers]
         else:
             self._low = [found.low[number], *(START for _ in self._numbers[1:])]
+        self.decides = self._alone and found.ready
         self._held, self._held_bytes = {}, 0
         try:
             for of, tables in found.held.items():

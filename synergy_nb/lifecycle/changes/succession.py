@@ -166,6 +166,8 @@ class Succession(GraphChanger):
         self._placed = placed
         # listeners, called with each application that this peer leads instead of its origin
         self.on_succeeded: list[Callable[[Request, Entrusted], None]] = []
+        # listeners, called after that with each one of whose end nobody was told; one may compose it anew
+        self.on_going_on: list[Callable[[Request], None]] = []
         # listeners, called with each application of this peer that another one leads now
         self.on_superseded: list[Callable[[Request], None]] = []
         self.entrusted: dict[str, Entrust] = {}  # by application
@@ -437,7 +439,11 @@ class Succession(GraphChanger):
         self._led_anew(self.changes.members[application])
         self._succeeded(request, claim.entrusted)
         without_part = sorted(claim.asked.difference(graph.addresses))
-        if not claim.begun:
+        for listener in self.on_going_on if not any(end and end.status for end in claim.ends) else ():
+            listener(request)
+        if self.led.get(application) is not request:
+            pass  # it is composed anew, of whatever the graph has left
+        elif not claim.begun:
             leading.fail(application, graph.attempt, f"its origin {origin} died before it ran")
             leading.discard(application)
         elif any(claim.ends):

@@ -30,6 +30,7 @@ class Transitions(NamedTuple):
 
     both: Plan
     new: Plan
+    number: int  # number of the change
 
 
 def transitions(application: str, old: Plan, new: Plan, number: int, taken: Collection[str] = ()) -> Transitions:
@@ -104,7 +105,7 @@ def transitions(application: str, old: Plan, new: Plan, number: int, taken: Coll
         checked = Checked({name: operators[name] for name in order}, {name: schemas[name] for name in order}, spans)
         return Plan.composed(new.name, new.qos, checked, {**new.sizes, **old.sizes}, how)
 
-    return Transitions(made(both, during, old), made(rest, after, new))
+    return Transitions(made(both, during, old), made(rest, after, new), number)
 
 
 def _with_all_before(plan: Plan, operator: str) -> dict[str, Operator]:

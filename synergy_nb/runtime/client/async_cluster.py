@@ -49,7 +49,7 @@ from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.identity.authority import Credentials, new_key
 from synergy_nb.runtime.identity.credential_folder import write_new
 from synergy_nb.runtime.identity.renewals import Renewals
-from synergy_nb.runtime.process.durable_applications import check_parts, provide_contents
+from synergy_nb.runtime.process.durable_applications import check_parts, decided, provide_contents
 from synergy_nb.runtime.process.error_publisher import NEWCOMERS
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
@@ -505,6 +505,7 @@ class AsyncCluster(PeerRequests):
         await asyncio.gather(*(self._restart(folder, each) for each in kept))
 
     async def _restart(self, folder: DurableFolder, kept: KeptApplication) -> None:
+        kept = await asyncio.to_thread(decided, folder, kept)
         plan = Plan.from_bytes(kept.plan)
         await asyncio.to_thread(provide_contents, folder, kept)
         await asyncio.to_thread(folder.forget_others, kept.id, frozenset(plan.operators))

@@ -29,6 +29,7 @@ from synergy_nb.models.overheads import LINK
 from synergy_nb.overlay.membership import ALIVE
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
+from synergy_nb.plan.derived.plan_transitions import Transitions
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.data.copy_reports import CopyReports
@@ -119,7 +120,7 @@ class Service:
         self.runtime = runtime
         self.synergy = synergy
         self._measurements: defaultdict[str, _Measured] = defaultdict(_Measured)  # by request of this peer
-        self._replacing: dict[str, Plan] = {}  # application to the plan that is to take the place of its own
+        self._replacing: dict[str, Transitions] = {}  # application to the plans by which one takes the place of its own
         self._sizing: set[str] = set()  # ids of the plans that are sized by their traces before they are submitted
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -578,20 +579,20 @@ class Service:
         check_memory(found.both, on_peers(found.both, spark=False), self.host.hosting.memory.limit)
         if reason := await self._commands.change_plan(request.name, "begin", found.both.to_bytes()):
             return reason
-        self._replacing[request.name] = found.new
+        self._replacing[request.name] = found
         await self._wait_for_decision(request.name)
         return await self._commands.change_plan(request.name, "ask")
 
     async def _finish_change(self, folder: DurableFolder, request: Request) -> str:
         """Have an application go on with the other plan alone; return why that is not possible, or nothing."""
-        plan = self._replacing.pop(request.name, None)
-        if plan is None:
+        change = self._replacing.pop(request.name, None)
+        if change is None:
             return f"application: {request.name!r}; expected one whose plan changes"
         if reason := await self._commands.change_plan(request.name, "interrupt"):
             return reason
-        kept, problem = plan.to_bytes(), ""
+        kept, problem = change.new.to_bytes(), ""
         try:
-            await asyncio.to_thread(keep_change, folder, request.name, plan)
+            await asyncio.to_thread(keep_change, folder, request.name, request.plan, change)
         except OSError as error:
             kept, problem = b"", f"the folder does not take its new plan: {error.strerror or error}"
         reason = await self._commands.change_plan(request.name, "settle", kept)

@@ -7,7 +7,7 @@ import msgspec
 from synergy_nb.control.graph import Report
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError
-from synergy_nb.durable.restoring import restored
+from synergy_nb.durable.restoring import has_changed, restored
 from synergy_nb.events.application_states import Status
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.decider import needed_contents
@@ -20,7 +20,15 @@ from synergy_nb.runtime.data.spark_servers import KeptCheckpoint, unavailable
 from synergy_nb.runtime.process.contents import is_table, name_of, piece
 from synergy_nb.runtime.process.requests import Submit
 
-__all__ = ["check_parts", "is_over", "keep_application", "keep_change", "prepare_change", "provide_contents"]
+__all__ = [
+    "check_parts",
+    "decided",
+    "is_over",
+    "keep_application",
+    "keep_change",
+    "prepare_change",
+    "provide_contents",
+]
 
 
 def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: float) -> None:
@@ -31,6 +39,19 @@ def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: fl
         return
     kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch, decided=False)
     folder.keep(kept, {component: _whole(component) for component in needed_contents(plan)})
+
+
+def decided(folder: DurableFolder, application: KeptApplication) -> KeptApplication:
+    """Return an application with the plan that goes on: its last one, unless its sinks have gone on with that before.
+
+    Only before the application is started. Raises ``DurableError`` if a file was damaged.
+    """
+    if not application.before:
+        return application
+    old, new = Plan.from_bytes(application.before), Plan.from_bytes(application.plan)
+    if has_changed(folder.files(application.id), old, new):
+        return application
+    return msgspec.structs.replace(application, plan=application.before, before=b"")
 
 
 def check_parts(folder: DurableFolder, application: KeptApplication) -> None:
@@ -69,13 +90,19 @@ def prepare_change(folder: DurableFolder, application: str, old: Plan, new: Plan
     return transitions(application, old, new, number, folder.operators(application))
 
 
-def keep_change(folder: DurableFolder, application: str, plan: Plan) -> None:
-    """Keep another plan of an application, in one step; raises ``OSError`` if the disk does not take it."""
+def keep_change(folder: DurableFolder, application: str, old: Plan, change: Transitions) -> None:
+    """Keep another plan of an application, in one step, beside the old one.
+
+    Raises ``OSError`` if the disk does not take it, or if a later change has begun meanwhile.
+    """
     known = folder.application(application)
     if known is None:
         raise OSError(f"{application} has left the durable folder")
-    missing = {component: _whole(component) for component in needed_contents(plan) if component not in known.contents}
-    folder.keep(msgspec.structs.replace(known, plan=plan.to_bytes()), missing)
+    if known.changes != change.number:
+        raise OSError("a later change of the plan has begun")
+    needed = needed_contents(change.new)
+    missing = {component: _whole(component) for component in needed if component not in known.contents}
+    folder.keep(msgspec.structs.replace(known, plan=change.new.to_bytes(), before=old.to_bytes()), missing)
 
 
 def is_over(report: Report, request: Request | None) -> bool:

@@ -119,6 +119,7 @@ class Component(ComponentMetrics):
         # another plan may go on (synergy_nb.dataflow.operators.sinks). Active replicas feed one port together instead
         self._gives_first = assignment.sink and FOLDER in assignment.copies and not assignment.ports
         self._ready_after: int | None = None  # number of its last snapshot when another plan could go on; None: not yet
+        self._decides = False  # whether it gives nothing before the folder has a snapshot that says which plan goes on
         self.reading = ReadingOrder()
         self.running = False
         self.paused = False  # whether it executes nothing at the moment
@@ -235,6 +236,12 @@ class Component(ComponentMetrics):
     def resume(self) -> None:
         """Be free to execute again."""
         self.running, self.executing_since = False, None
+
+    def restored(self) -> None:
+        """Go on from the state that was restored."""
+        self.resume()
+        if self._gives_first and cast("Switching", self.logic).decides:
+            self.paused = self._decides = True
 
     def change(self) -> None:
         """Note that its copies need another snapshot."""
@@ -568,7 +575,10 @@ class Component(ComponentMetrics):
         """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
         read = self.cuts.read_before(number)
         known = self.read if read is None else read
-        return self.copy_holders.acknowledged(peer, number, known) and self._advance_stable()
+        covers = self.copy_holders.acknowledged(peer, number, known) and self._advance_stable()
+        if self._decides and self.copies.get(FOLDER, -1) >= 0:
+            self.paused = self._decides = False
+        return covers
 
     def set_copy_holders(self, assignment: Assignment) -> None:
         """Set the peers that hold copies from now on, which of them is a follower, and for which readers wait."""

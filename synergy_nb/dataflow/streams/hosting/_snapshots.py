@@ -187,7 +187,8 @@ class Snapshots:
         if progress is None:
             return None
         times = list(self._lagging(component, progress).values()) if progress.silent else []
-        if progress.capture is not None or not component.capturable or not self._readers(component):
+        waits = progress.capture is not None or not component.capturable or self._is_early(component)
+        if waits or not self._readers(component):
             return min(times, default=None)
         lacking = component.copy_holders.missing(progress.number, progress.sent)
         if lacking:
@@ -202,6 +203,14 @@ class Snapshots:
                 least = FOLDER_S if little else SNAPSHOT_S
                 times.append(max(progress.due, progress.begun + max(least, progress.seconds / SHARE)))
         return min(times, default=None)
+
+    def _is_early(self, component: Component) -> bool:
+        """Whether a component waits until its application runs: what the folder has is as it was before an attempt.
+
+        An attempt that never runs may have other readers, for another plan, than the one that goes on from the folder.
+        """
+        known = self._known.found.get(component.application)
+        return FOLDER in component.copies and known is not None and not known.running and not component.external
 
     def _lagging(self, component: Component, progress: _Progress) -> dict[str, float]:
         """Return the copies that do not answer and for which much is retained, and when each is left behind."""

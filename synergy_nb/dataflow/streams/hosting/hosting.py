@@ -429,7 +429,7 @@ class Hosting:
     def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
         """Resume a component whose state was restored, or fail it."""
         component = restore.component
-        component.resume()
+        component.restored()
         self._outbox.touch(component.application, component.operator)
         if error is not None and self._hosted.has(component):
             self._exchange.fail(component, f"its state could not be restored: {error_reason(error)}")
