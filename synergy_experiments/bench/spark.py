@@ -8,6 +8,10 @@ batch, which is the limit. All must give the same rows.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,7 +31,7 @@ from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import Plan, Stream, source
 from synergy_nb.runtime.client.cluster import Application, Cluster
 
-__all__ = ["delay", "kill", "ready", "sessions", "topk", "whole"]
+__all__ = ["cold_run", "delay", "kill", "ready", "sessions", "topk", "whole"]
 
 Made = TypeVar("Made")
 _Way: TypeAlias = Callable[[Any, Path, str], pl.DataFrame]
@@ -42,6 +46,7 @@ COLUMNS: Final = {
 WINDOW: Final = "20 min"
 FRACTION: Final = 0.95
 SECONDS: Final = 240.0  # time for the queries of whole plans; under load, there are fewer runs of each
+COLD: Final = ("ours", "classic", "connect")  # ways to run a query in a fresh process
 ALL_OF_TOP: Final = ("source", "filter", "project", "aggregate", "sort", "compare")
 
 
@@ -412,11 +417,29 @@ def _busy() -> float:
 
 
 def _cold_starts(paths: dict[str, Path]) -> dict[str, Any]:
-    """Seconds of the start of a server, and of runs that start one; or why a busy machine could not do it."""
+    """Seconds of the start of a server, and of runs in processes of their own; or why that could not be done."""
     try:
-        return {"start_s": _started(), **{form: _cold(path, form) for form, path in paths.items()}}
-    except SparkUnavailable as error:  # what has been measured before is not lost
+        runs = {form: {way: cold_run(way, path, form) for way in COLD} for form, path in paths.items()}
+        for form, found in runs.items():
+            if len({run["rows"] for run in found.values()}) > 1:
+                raise AssertionError(f"spark-whole: cold runs over {form} give different numbers of rows")
+        return {"start_s": _started(), **runs}
+    except (SparkUnavailable, RuntimeError, subprocess.TimeoutExpired) as error:  # what was measured is not lost
         return {"note": str(error)}
+
+
+def cold_run(way: str, path: Path, form: str) -> dict[str, Any]:
+    """Run the top pairs in a process of its own (:mod:`synergy_experiments.bench.cold_spark`), and return what it says.
+
+    Raises ``RuntimeError`` if it fails, such as for lack of the shell that PySpark's own sessions need.
+    """
+    command = [sys.executable, "-m", "synergy_experiments.bench.cold_spark", way, str(path), form]
+    # This process may have had sessions of Spark Connect, which set it; a classic one refuses it
+    variables = {name: value for name, value in os.environ.items() if name != "SPARK_CONNECT_MODE_ENABLED"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{way}: {done.stderr.strip().splitlines()[-1:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _started() -> float:
@@ -430,12 +453,6 @@ def _started() -> float:
         took = time.perf_counter() - began
         disconnect(session)  # or PySpark asks it what it is to do in others
     return round(took, 3)
-
-
-def _cold(path: Path, form: str) -> dict[str, float]:
-    """A run that starts a server of its own: how long it took, and how much of that it had nothing else to do."""
-    run = run_on_spark(top(path, spark=(), others="auto", form=form))
-    return {"seconds": round(run.seconds, 3), "waited_for_spark_s": round(run.waited, 3)}
 
 
 def _timed(work: Callable[[], Made]) -> tuple[float, Made]:

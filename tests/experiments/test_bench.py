@@ -138,6 +138,26 @@ def test_a_season_of_earlier_days_foretells_rates_and_a_wrong_one_is_soon_not_be
     assert detail["foretold"]["right"]["seconds_before"] > detail["foretold"]["none"]["seconds_before"]
 
 
+def test_a_cold_run_is_what_its_process_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process does not learn that this one has had sessions of Spark Connect: a classic one would refuse it."""
+    given: list[Any] = []
+    code = 0
+
+    def run(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        given.append((command[-3:], env.get("SPARK_CONNECT_MODE_ENABLED")))
+        return subprocess.CompletedProcess(
+            command, code, '{"a": "log"}\n{"seconds": 2.5, "rows": 3}\n', "well\nno bash\n"
+        )
+
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    monkeypatch.setattr(subprocess, "run", run)
+    assert spark.cold_run("classic", Path("a.csv"), "csv") == {"seconds": 2.5, "rows": 3}
+    assert given == [(["classic", "a.csv", "csv"], None)]
+    code = 1
+    with pytest.raises(RuntimeError, match=r"classic: \['no bash'\]"):
+        spark.cold_run("classic", Path("a.csv"), "csv")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["spark-topk", "spark-whole", "spark-delay", "spark-sessions", "spark-kill"])
 def test_a_measurement_of_spark_gives_its_keys(
