@@ -37,17 +37,19 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from synergy_nb.dataflow.streams.log.frames import Data, Frame
+from synergy_nb.dataflow.streams.log.frames import Data, Frame, PieceReply
 from synergy_nb.dataflow.streams.log.wire import decode, encoded_parts
 from synergy_nb.errors import SynergyError
 
 __all__ = ["DurableError", "check_records", "mark", "packed", "unmarked_end", "unpacked"]
 
 _HEAD: Final = struct.Struct(">III")  # bytes of the frame, their CRC-32, and the CRC-32 of these eight bytes
+_CRC: Final = 0xEDB88320  # polynomial of CRC-32 without its highest term
 _MARK: Final = 0xFFFFFFFF  # in place of the bytes of a frame; where it is in the file is in place of their CRC-32
 
 
@@ -61,10 +63,43 @@ def packed(frame: Frame) -> bytes:
         chunks = tuple(msgspec.structs.replace(each, payload=None, region=None) for each in frame.chunks)
         frame = msgspec.structs.replace(frame, chunks=chunks)
     parts, check = encoded_parts(frame), 0
-    for part in parts:
+    for part in parts[:-1] if isinstance(frame, PieceReply) else parts:
         check = zlib.crc32(part, check)
+    if isinstance(frame, PieceReply):  # the last part is the piece
+        check = _followed(check, frame.piece.check, len(frame.piece.data))
     counts = struct.pack(">II", sum(map(len, parts)), check)
     return b"".join((counts, struct.pack(">I", zlib.crc32(counts)), *parts))  # a large piece is copied once
+
+
+def _followed(first: int, second: int, size: int) -> int:
+    """Return the CRC-32 of bytes that are followed by others: from that of each, and the number of the others.
+
+    A CRC-32 is a polynomial modulo :data:`_CRC`: that of the first bytes is multiplied by x once for each bit that
+    follows, and that of the others is added.
+
+    >>> _followed(zlib.crc32(b"one"), zlib.crc32(b"other"), 5) == zlib.crc32(b"oneother")
+    True
+    """
+    return _times(_power(8 * size), first) ^ second
+
+
+def _times(one: int, other: int) -> int:
+    """Multiply two polynomials modulo :data:`_CRC`; the highest of 32 bits is that of the constant term."""
+    product = 0
+    for bit in range(31, -1, -1):
+        product ^= other if one >> bit & 1 else 0
+        other = other >> 1 ^ (_CRC if other & 1 else 0)
+    return product
+
+
+@lru_cache(256)
+def _power(number: int) -> int:
+    """Return x to the power of a number."""
+    found, power = 1 << 31, 1 << 30
+    while number:
+        found = _times(found, power) if number & 1 else found
+        power, number = _times(power, power), number >> 1
+    return found
 
 
 def mark(at: int) -> bytes:

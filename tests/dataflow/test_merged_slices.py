@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import _merged_slices, aggregates, create
-from synergy_nb.dataflow.operators._merged_slices import Tables
+from synergy_nb.dataflow.operators._merged_slices import MergedSlices, Tables
 from synergy_nb.dataflow.operators.aggregates import WindowAggregate
 from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
@@ -118,3 +118,14 @@ def test_a_merge_is_made_in_small_steps_and_little_is_new_to_copies(monkeypatch:
     assert at_once < 250
     assert came < 2 * read
     assert most < 4 * 400
+
+
+def test_a_mean_is_divided_exactly_though_slices_have_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_merged_slices, "SLICE_ROWS", 1)
+    table = pl.DataFrame({"key": [1, 2, 3, 4], "total": [1705.0, 760.0] * 2, "count": [0.75] * 4})
+    slices = MergedSlices({"partials": table.clear()}, ["key"], dict)
+    slices.begin({"partials": [slices.run(table)]})
+    assert [part.height for part in slices.tables()["partials"]] == [1] * 4
+    mean = pl.col("total") / pl.col("count")
+    expected = sorted([1705.0 / 0.75, 760.0 / 0.75] * 2)
+    assert sorted(slices.whole()["partials"].select(mean).to_series()) == expected

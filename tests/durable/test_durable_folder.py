@@ -6,6 +6,7 @@ import contextlib
 import errno
 import random
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
-from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply
+from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Point, Reader
 from synergy_nb.dataflow.tuples import START
 from synergy_nb.durable.disk_files import DiskFiles
@@ -150,6 +152,17 @@ def test_a_file_of_version_1_whose_beginning_is_damaged_is_refused(
     data[at] ^= 1
     path.write_bytes(data)
     assert refused(folder).startswith("large-1-abcdef: filter@0.0: the record at byte 0 has another checksum")
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, (1 << 20) + 3])
+def test_the_checksum_of_a_record_follows_from_that_of_its_piece(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    frame = PieceReply(ACK.output, ACK.reader, Piece(1, data, zlib.crc32(data)))
+    record = packed(frame)
+    assert unpacked(record, "f@0.0") == [frame]
+    broken = record[:-1] + bytes([record[-1] ^ 1])
+    with pytest.raises(DurableError, match="another checksum than it states"):
+        unpacked(broken, "f@0.0")
 
 
 def test_what_the_disk_was_not_asked_to_hold_is_left_out_if_it_is_wrong(folder: DurableFolder) -> None:

@@ -122,8 +122,7 @@ class MergedSlices:
         """Return the merged tables, each as one; nothing waits."""
         if not self.sliced:
             return dict(self._slices[0].tables)
-        # in one piece: Polars multiplies by the reciprocal of a divisor whose piece has one row
-        return {name: pl.concat(parts, rechunk=True) for name, parts in self.tables().items()}
+        return {name: _united(parts) for name, parts in self.tables().items()}
 
     def step_bytes(self, rows: int) -> float:
         """Return the bytes that are merged while so many rows come, about: those of slices, and of what waits."""
@@ -264,4 +263,8 @@ class MergedSlices:
 def _united(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return tables as one; a single one that has rows as it is."""
     filled = [table for table in tables if table.height]
-    return pl.concat(filled, rechunk=True) if len(filled) > 1 else (filled or tables)[0]
+    if len(filled) < 2:
+        return (filled or tables)[0]
+    # of series: Polars takes a column of one-row tables with equal values for a constant, and multiplies by the
+    # reciprocal of such a divisor (test_a_mean_is_divided_exactly_though_slices_have_one_row)
+    return pl.DataFrame(pl.concat(filled, rechunk=True).get_columns())
