@@ -194,6 +194,38 @@ def test_spark_that_is_not_there_leaves_a_folder_that_nothing_binds(tmp_path: Pa
         prepare(path, csv_file(tmp_path / "other", "1,1"), out=out, spark=ANYWHERE)
 
 
+def test_settings_bind_when_the_first_file_of_the_result_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = csv_file(tmp_path / "raw", "1,1"), tmp_path / "out"
+    broken = {"write_sorted_files"}
+
+    def here(job: object, sessions: object, stage: str, watch: object, step: str, *given: Any) -> dict[str, int]:
+        if step in broken:
+            raise PrepareError(f"{stage}: Spark was lost")
+        if step == "parse_units":
+            units, layout, work, lateness, _ = given
+            return {unit.name: parse(unit, layout, work, lateness).rows for unit in units}
+        for each in given[0]:
+            write_sorted(each, given[1])
+        return {each.target: pq.read_metadata(each.target).num_rows for each in given[0]}
+
+    monkeypatch.setattr("spark_stream.pipeline._preparing._Job._on_spark", here)
+    monkeypatch.setattr(preparing, "survey_of", lambda days: executed_nowhere())
+    with pytest.raises(PrepareError, match="write: Spark was lost"):
+        prepare(path, out=out, spark=ANYWHERE)
+    broken.clear()
+    with pytest.raises(PrepareError, match="profile: Spark was lost"):
+        prepare(path, out=out, spark=ANYWHERE, partition="hour")
+    assert [each.name for each in out.glob("day=*/*")] == ["hour=00"]
+    with pytest.raises(ValueError, match="was prepared with partition='hour', not 'day'"):
+        prepare(path, out=out, spark=ANYWHERE)
+
+
+def executed_nowhere() -> NoReturn:
+    raise PrepareError("profile: Spark was lost")
+
+
 def test_a_job_may_begin_anew_with_other_settings_until_it_has_written_data(tmp_path: Path) -> None:
     path, out = csv_file(tmp_path / "raw", "1,1"), tmp_path / "out"
     layout = raw_layout(path)
