@@ -164,8 +164,8 @@ class Session(Protocol):
         )
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.grants, self.leases, self.rebuilds, self.sharers,
-            self.sinks, self.takeovers, self._end_leading, self._end_session, self._fail, self._end_application,
-            self.stop,
+            self.sinks, self.takeovers, self._end_leading, self._end_session, self._fail, self._lose,
+            self._end_application, self.stop,
         )  # fmt: skip
         self.succession = Succession(self.changes, leading, placed)  # leadership after the death of an origin
         self.verdicts = Verdicts(

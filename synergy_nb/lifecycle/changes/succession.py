@@ -98,7 +98,8 @@ class Leading(NamedTuple):
     """The parts of a session that lead an application, or follow who leads it.
 
     ``give_up`` ends the changes of a request for a reason; ``leave`` ends its attempt at all peers; ``fail`` and
-    ``end`` end an application that this peer leads, and ``discard`` discards its results.
+    ``end`` end an application that this peer leads, ``lose`` composes it anew or fails it, as its plan says, and
+    ``discard`` discards its results.
     """
 
     agreements: Agreements
@@ -113,6 +114,7 @@ class Leading(NamedTuple):
     give_up: Callable[[Request, str], None]
     leave: Callable[[Request, str], None]
     fail: Callable[[str, int, str], None]
+    lose: Callable[[str, int, str], None]
     end: Callable[[str, State, str], None]
     discard: Callable[[str], bool]
 
@@ -458,7 +460,8 @@ class Succession(GraphChanger):
             leading.sharers.lead(application, known_sharers(answers.values()))
             leading.feedbacks.begin(application)
             self._go_on(request, origin, answers)
-            self.changes.dismiss(application, without_part)
+            if self.led.get(application) is request:
+                self.changes.dismiss(application, without_part)
         if application not in self.led:
             for address in without_part:
                 self.peer.send(address, End(application, graph.attempt, "it has ended"))
@@ -473,7 +476,7 @@ class Succession(GraphChanger):
         why = f"{', '.join(sorted(lost))}: nobody executes it" if lost else ""
         if not leading.takeovers.begin(application, dead[0] if dead else origin, why, lost):
             with_it = [f"{peer} ({', '.join(graph.components_at(peer))})" for peer in dead]
-            leading.fail(
+            leading.lose(
                 application, graph.attempt, why or f"its origin {origin} died, and with it {', '.join(with_it)}"
             )
             return
