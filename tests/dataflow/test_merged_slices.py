@@ -129,3 +129,21 @@ def test_a_mean_is_divided_exactly_though_slices_have_one_row(monkeypatch: pytes
     mean = pl.col("total") / pl.col("count")
     expected = sorted([1705.0 / 0.75, 760.0 / 0.75] * 2)
     assert sorted(slices.whole()["partials"].select(mean).to_series()) == expected
+
+
+def test_what_slices_have_already_is_not_counted_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_merged_slices, "SLICE_ROWS", 8)
+    table = pl.DataFrame({"key": range(100)})
+    slices = MergedSlices(
+        {"partials": table.clear()}, ["key"], lambda tables: {n: t.unique() for n, t in tables.items()}
+    )
+    slices.begin({"partials": [slices.run(table)]})
+    slices.begin({"partials": [slices.run(table)]})
+    found = [slices.behind]
+    while slices.merging:
+        slices.step()
+        found.append(slices.behind)
+    assert len(found) > 5
+    assert found[:-1] == sorted(set(found[:-1])), "more of it with each step"
+    assert found[0] == found[-1] == 0.0
+    assert 0.8 < found[-2] < 1.0

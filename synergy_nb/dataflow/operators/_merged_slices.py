@@ -81,6 +81,7 @@ class MergedSlices:
         self._waiting: dict[str, list[Run]] = {}  # tables that are being merged
         self._next = 0  # index of the slice that is merged next
         self._owed = 0  # new rows since the last step
+        self._taken = 0  # rows of the tables that wait which slices have already
         self.replace(tables)
 
     # -- what is there ---------------------------------------------------------------------------------------------
@@ -124,6 +125,11 @@ class MergedSlices:
             return dict(self._slices[0].tables)
         return {name: _united(parts) for name, parts in self.tables().items()}
 
+    @property
+    def behind(self) -> float:
+        """Share of the tables that wait which slices have already, though it is still in memory; 0 to 1."""
+        return self._taken / self.waiting_rows if self.waiting_rows else 0.0
+
     def step_bytes(self, rows: int) -> float:
         """Return the bytes that are merged while so many rows come, about: those of slices, and of what waits."""
         steps = (self._owed + rows) // PACE_ROWS
@@ -135,7 +141,7 @@ class MergedSlices:
         """Replace all by merged tables, of few rows."""
         self._slices = [_Slice(0, BUCKETS, dict(tables))]
         self._waiting = {}
-        self._next = self._owed = 0
+        self._next = self._owed = self._taken = 0
         self._count()
 
     def resume(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, list[Run]]:
@@ -163,7 +169,7 @@ class MergedSlices:
     def begin(self, tables: Mapping[str, Sequence[Run]]) -> None:
         """Begin to merge tables; nothing waits. If there is one slice, this merges them."""
         self._waiting = {name: list(runs) for name, runs in tables.items()}
-        self._next = self._owed = 0
+        self._next = self._owed = self._taken = 0
         if not self.sliced:
             self.step()
         self._count()
@@ -185,6 +191,7 @@ class MergedSlices:
         old = self._slices[self._next]
         waiting = {name: [run.between(old.first, old.end) for run in runs] for name, runs in self._waiting.items()}
         if not self.sliced or any(table.height for tables in waiting.values() for table in tables):
+            self._taken += sum(table.height for tables in waiting.values() for table in tables)
             together = {name: _united([table, *waiting[name]]) for name, table in old.tables.items()}
             made = self._cut(_Slice(old.first, old.end, self._merge(together)))
             self._slices[self._next : self._next + 1] = made
@@ -194,7 +201,7 @@ class MergedSlices:
         else:
             self._next += 1
         if self._next == len(self._slices):
-            self._next, self._waiting = 0, {}
+            self._next, self._taken, self._waiting = 0, 0, {}
             self._count()
 
     def append(self, tables: Mapping[str, Sequence[Run]]) -> None:

@@ -141,8 +141,9 @@ class WindowAggregate(OperatorLogic):
         """Bytes that a close needs: to merge partial results, copy what stays, and spread the rest over windows."""
         if low < self._due:
             return 0.0
-        size = self.state_bytes
-        spread = size + BOUNDS_BYTES * self.state_rows
+        behind = self._merged.behind  # what slices have already is not merged again
+        size = self.state_bytes - behind * self._merged.waiting_size
+        spread = size + BOUNDS_BYTES * (self.state_rows - behind * self._merged.waiting_rows)
         spread = min(spread * self._overlap, max(self.piece_bytes, spread))
         return size + self._overhead + MERGING * max(size, spread)
 
