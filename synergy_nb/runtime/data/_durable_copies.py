@@ -108,7 +108,9 @@ class DurableCopies:
         assignment, key = deployment.assignments[operator], (deployment.application, operator)
         if assignment.active != self._hosting.peer or not assignment.epoch or FOLDER not in assignment.copies:
             return False
-        held = self._hosting.roles.copy(key) is not None or key in self._hosting.components or assignment.state_from
+        copy = self._hosting.roles.copy(key)  # a backup that has got no snapshot yet has less than the folder
+        backed = copy is not None and copy.state is not None
+        held = backed or key in self._hosting.components or assignment.state_from
         return not held and (*key, assignment.epoch) not in self._read
 
     def _load(self, application: str, epochs: dict[str, int]) -> None:

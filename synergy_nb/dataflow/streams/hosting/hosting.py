@@ -263,8 +263,12 @@ class Hosting:
         ``determinants``: orders of inputs on which its output depends.
         """
         key = copy.output.application, copy.output.operator
-        if self._held.of(key).state is RoleState.NONE:
-            self._held.of(key).back_up(copy, kept=True)
+        held = self._held.of(key)
+        if held.copy is not None and held.copy.state is None:  # a backup that has got no snapshot yet
+            self._held.leave(key)
+            held = self._held.of(key)
+        if held.state is RoleState.NONE:
+            held.back_up(copy, kept=True)
             self.orders.add(determinants)
 
     def may_emit(self, application: str, operator: str) -> bool:
