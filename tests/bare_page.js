@@ -3,12 +3,6 @@
 const models = new Map();
 const outgoing = [];
 const stops = new Map();
-let wake = () => {};
-
-const post = (message) => {
-  outgoing.push(message);
-  wake();
-};
 
 const toBase64 = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 const asBytes = (value) =>
@@ -42,10 +36,10 @@ class Model {
   save_changes() {
     const state = Object.fromEntries([...this.changed].map((key) => [key, this.state[key]]));
     this.changed.clear();
-    if (Object.keys(state).length) post({ model: this.id, data: { method: "update", state }, buffers: [] });
+    if (Object.keys(state).length) outgoing.push({ model: this.id, data: { method: "update", state }, buffers: [] });
   }
   send(content, callbacks, buffers = []) {
-    post({ model: this.id, data: { method: "custom", content }, buffers });
+    outgoing.push({ model: this.id, data: { method: "custom", content }, buffers });
   }
   emit(event, ...given) {
     for (const { name, callback } of [...this.listeners]) if (name === event) callback(...given);
@@ -99,22 +93,14 @@ globalThis.show = async (id, state, name) => {
 
 globalThis.hide = (name) => stops.get(name)();
 
-// Nobody tells the page that a message waits, so it asks; seldom where nothing comes, as each question goes through
-// four processes. What it has to say itself does not wait.
 (async () => {
-  for (let pause = 5; ; ) {
-    const sent = outgoing.splice(0);
-    const arrived = await exchange(JSON.stringify(sent, pack));
-    pause = sent.length || arrived.length ? 5 : Math.min(2 * pause, 40);
+  for (;;) {
+    const arrived = await exchange(JSON.stringify(outgoing.splice(0), pack));
     for (const message of arrived) {
       const { model, data, buffers } = JSON.parse(message, unpack);
       if (data.method === "update") models.get(model)?.take(data.state);
       if (data.method === "custom") models.get(model)?.emit("msg:custom", data.content, buffers);
     }
-    if (outgoing.length) continue;
-    await new Promise((resume) => {
-      wake = resume;
-      setTimeout(resume, pause); // milliseconds
-    });
+    await new Promise((resume) => setTimeout(resume, 5));
   }
 })();
