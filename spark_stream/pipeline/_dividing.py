@@ -51,7 +51,7 @@ def _needs_copy(path: Path, layout: RawLayout) -> bool:
     return is_packed(path) or not is_utf8(layout.encoding)
 
 
-def unpack_again(units: Sequence[Unit], layout: RawLayout, work: Path, watch: Callable[[float], None]) -> None:
+def copy_again(units: Sequence[Unit], layout: RawLayout, work: Path, watch: Callable[[float], None]) -> None:
     """Make the copies of files that units are parts of, and that are not there any more.
 
     Raises ``OSError`` if there is no room.

@@ -45,4 +45,4 @@ def judge(
                 f"{first.expected}; {folder / QUARANTINE} has more of them"
             )
     if not any(counts.rows for counts in found.values()):
-        raise ValueError(f"{', '.join(files)}: no rows; expected at least one line of format {form!r}")
+        raise ValueError(f"{', '.join(files)}: no rows; expected at least one row of format {form!r}")

@@ -26,7 +26,7 @@ import polars as pl
 
 from spark_stream._opened_sessions import OpenedSession
 from spark_stream.java import SparkUnavailable
-from spark_stream.pipeline._dividing import divided, likely_lines, remove_copies, unpack_again
+from spark_stream.pipeline._dividing import copy_again, divided, likely_lines, remove_copies
 from spark_stream.pipeline._inputs import check_fits, common_layout, raw_files
 from spark_stream.pipeline._judging import judge, quarantine
 from spark_stream.pipeline._pieces import PARTITIONS, Group, Piece, groups_of, pieces_of, slices_of
@@ -409,7 +409,7 @@ class _Job:
         """Have units parsed."""
         if not units:
             return
-        unpack_again(units, self._layout, work, self._unpacking())
+        copy_again(units, self._layout, work, self._unpacking())
         lines = likely_lines(units, self._layout, work)
         told = Told("parse", before, before + sum(lines.values()), self._progress)
 

@@ -84,7 +84,7 @@ class Opened(msgspec.Struct, frozen=True):
                     f"{_other_format(self.path, self.format)}"
                 )
         if empty:
-            raise ValueError(f"{self.path}: no tuples; expected at least one line of format {self.format!r}")
+            raise ValueError(f"{self.path}: no tuples; expected at least one row of format {self.format!r}")
 
 
 def _named(tables: Iterator[pl.DataFrame], path: Path, tally: Tally) -> Iterator[pl.DataFrame]:

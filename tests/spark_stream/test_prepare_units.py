@@ -20,7 +20,7 @@ from spark_stream.java import SparkUnavailable
 from spark_stream.pipeline import PrepareError, Progress, prepare
 from spark_stream.pipeline import _dividing as dividing
 from spark_stream.pipeline import _preparing as preparing
-from spark_stream.pipeline._dividing import divided, likely_lines, remove_copies, units_of, unpack_again
+from spark_stream.pipeline._dividing import copy_again, divided, likely_lines, remove_copies, units_of
 from spark_stream.pipeline._inputs import check_fits, common_layout, raw_files
 from spark_stream.pipeline._judging import judge, quarantine
 from spark_stream.pipeline._pieces import Piece, groups_of, pieces_of, slices_of
@@ -392,7 +392,7 @@ def test_a_large_packed_file_is_unpacked_and_divided(tmp_path: Path) -> None:
     assert stored == list(range(60))
     remove_copies(work)
     assert not list(work.glob("*.unpacked"))
-    unpack_again(units, layout, work, unwatched)
+    copy_again(units, layout, work, unwatched)
     assert source_of(work, units[0]).read_bytes() == gzip.decompress(path.read_bytes())
 
 
@@ -413,7 +413,7 @@ def test_a_large_text_in_another_encoding_is_copied_and_divided(encoding: str, t
     parts = pl.concat(pl.read_parquet(stored_rows(tmp_path, unit)) for unit in units)
     assert parts.equals(pl.read_parquet(stored_rows(tmp_path / "whole", whole)))
     remove_copies(tmp_path)
-    unpack_again(units, layout, tmp_path, unwatched)
+    copy_again(units, layout, tmp_path, unwatched)
     assert source_of(tmp_path, units[0]).read_bytes() == path.read_bytes().decode(encoding).encode()
 
 
@@ -464,7 +464,7 @@ def test_without_room_for_a_copy_a_packed_file_is_read_as_it_is(tmp_path: Path) 
     try:
         (unit,) = divided({0: path}, layout, tmp_path, unwatched)
         with pytest.raises(OSError, match="No space left"):
-            unpack_again(copied, layout, tmp_path, unwatched)
+            copy_again(copied, layout, tmp_path, unwatched)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.glob("*.unpacked*"))

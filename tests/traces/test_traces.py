@@ -377,7 +377,7 @@ def test_skipped_lines_are_logged(write: Any, caplog: pytest.LogCaptureFixture) 
         ('time,"a\n1,2\n', {"format": "csv"}, "line 1: .*; expected a header in which each quote is closed"),
         ("time,a\r0,1\r", {"format": "csv"}, "carriage returns without line feeds; expected lines that end with a"),
         (gzip.compress(b"x" * 257 + b"ustar", mtime=0), {}, "packed twice, first by tar; expected a gzipped text"),
-        ("time,a\n", {"format": "csv"}, "no tuples; expected at least one line of format 'csv'"),
+        ("time,a\n", {"format": "csv"}, "no tuples; expected at least one row of format 'csv'"),
         ("ts,time\n1,2\n", {"format": "csv", "time": "ts"}, "time: 'ts', but another column is named 'time'"),
     ],
 )
