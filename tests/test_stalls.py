@@ -263,15 +263,16 @@ def test_a_full_disk_ends_a_recording_and_says_so(tmp_path: Path) -> None:
     async def recorded() -> str:
         async with LocalCluster(n_workers=2, asynchronous=True, silence_logs=50, **options) as workers:  # type: ignore[no-untyped-call]
             cluster = await connect_cluster(workers.scheduler_address, spark=False, record=file)
-            fill_the_disk_of(file)
             packets = source("packets", seed=1, rate="200 tuples/s", id="packets")
             application = await cluster.submit(packets.sink("recorded", id="out"))
             await application.head(5)
+            fill_the_disk_of(file)  # now: explain() has the errors since the application began
             account = ""
-            async for _ in application.stream():
+            for _ in range(int(2 * DEADLINE)):
                 account = str(await application.explain())
                 if "the recording of" in account:
                     break
+                await application.results(seconds=0.5)
             await cluster.close()
             return account
 
