@@ -61,11 +61,12 @@ class Replacing(DurableWorld):
     """An application with a folder that is composed anew of other plans."""
 
     def compose(
-        self, plan: Plan, peers: Mapping[str, str], epoch: int, backups: Mapping[str, tuple[str, ...]] | None = None,
+        self, plan: Plan, peers: Mapping[str, str], later: int, backups: Mapping[str, tuple[str, ...]] | None = None,
         *, running: bool = True,
     ) -> None:  # fmt: skip
-        """Have the application go on with a plan."""
+        """Have the application go on with a plan, some epochs later than before, take-overs included."""
         known = self.deployments["app"]
+        epoch = later + max(each.epoch for each in known.assignments.values())
         self.plans["app"] = plan
         assignments: dict[str, Assignment] = {}
         for name, node in plan.operators.items():
@@ -164,7 +165,7 @@ def run(seed: int, *, backed: bool = False) -> str:
     world.deploy("app", old, peers, inputs, backups=backups_of(old, peers, list("abcde")))
     world.run(rng.uniform(0.0, 2.0))
     lose_one()
-    epoch, wanted = 0, undisturbed(old, inputs)
+    wanted = undisturbed(old, inputs)
     had = set(old.operators)
     outcome, kept = "old", (old, old)  # `kept`: plan of the folder, and the one before
     for number in range(1, rng.randint(2, 5)):
@@ -174,9 +175,9 @@ def run(seed: int, *, backed: bool = False) -> str:
         had |= set(both.operators)
         names = [f"{number}{name}" for name in "abc"[: rng.randint(1, 3)]]
         world.kill_all(names)
-        epoch += 1 + rng.randrange(3)
+        later = 1 + rng.randrange(3)
         peers = {name: rng.choice(names) for name in both.operators}
-        world.compose(both, peers, epoch, backups_of(both, peers, names))
+        world.compose(both, peers, later, backups_of(both, peers, names))
         world.doubted.clear()
         world.after(single.uniform(0.0, 2.0), lose_one)
         patience = world.now + rng.choice((0.3, 3.0, 30.0, 30.0))
@@ -198,14 +199,13 @@ def run(seed: int, *, backed: bool = False) -> str:
             names = [f"{name}." for name in names]
             world.kill_all(names)
             assert not world.forgotten(), world.forgotten()
-            epoch += 1
             plan = led
             if start:
                 plan = kept[has_changed(world.files("app"), *kept)]
                 assert plan in (old, after)
                 world.forget_others(plan)
             peers = {name: rng.choice(names) for name in plan.operators}
-            world.compose(plan, peers, epoch, backups_of(plan, peers, names))
+            world.compose(plan, peers, 1, backups_of(plan, peers, names))
             world.doubted.clear()
             world.run(rng.choice((0.0, 0.3, 2.0)) * rng.random())
         if plan == after:
@@ -238,7 +238,7 @@ def test_an_attempt_that_never_runs_leaves_what_the_folder_has_as_it_was() -> No
     world.compose(plan, dict.fromkeys(plan.operators, "b"), 1)
     finish(world)
     assert world.results["app", "out"].ended
-    assert all(state.output.epoch == 1 for state in world.kept.values())
+    assert all(state.output.epoch == 2 for state in world.kept.values())
 
 
 @pytest.mark.slow
