@@ -355,4 +355,10 @@ def test_rows_of_a_plan_that_takes_the_place_of_another_one_follow_those_of_that
     with pytest.raises(NotAdmitted, match="slow"):
         endless.replace(slow.sink("r", id="out"))
     assert endless.head(5).height == 5
+    endless.replace(plan(1000))
+    endless.pause()  # the source is that of the plan before
+    assert endless.status == "on hold"
+    given = next(rows for _ in range(100) if (rows := _given(endless)) == _given(endless))
+    endless.resume()
+    assert endless.head(given + 20).height == given + 20
     endless.stop()

@@ -211,12 +211,13 @@ class DriverPort(Protocol):
             self._answer(message.number)
 
     def _hold(self, _driver: str, message: driver.HoldApplication) -> None:
+        def held(refusal: str) -> None:
+            self._answer(message.number, refusal)
+
         try:
-            self._parts.requests.hold(message.application, on=message.on)
+            self._parts.requests.hold(message.application, on=message.on, answer=held)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
-        else:
-            self._answer(message.number)
 
     def _change_plan(self, _driver: str, message: driver.ChangePlan) -> None:
         changes, name = self._parts.requests.changes, message.application

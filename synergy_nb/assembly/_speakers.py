@@ -111,6 +111,7 @@ SPEAKERS: Final[Mapping[str, Speaker]] = {
     "ReadersQuestion": LEADER,
     "ReadersComplete": MEMBER,
     "CopiesLag": Speaker("who executes the component, or keeps a copy, about that copy", "knows_copies"),
+    "HoldAnswered": Speaker("a peer whose components the application shares; its handler compares"),
     "ProducersMoved": Speaker("who leads the owner of the streams", "leads_owner"),
     "ProducersFollowed": Speaker("who leads the sharer; its handler compares"),
     "SharerLed": Speaker("who leads the sharer by the graph in it; its handler compares"),

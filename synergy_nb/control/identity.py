@@ -245,7 +245,8 @@ MESSAGES: Final[Mapping[str, frozenset[str]]] = _rows(
     # life of an application
     "Confirm Confirmed Refused End Begin Feedback TimesReported GraphAsked GrowthAsked GrowthAnswered GrowthChanged",
     "Share GraphChanged TakeOver TookOver Lost Follow Followed Rebuild Rebuilt ReadersQuestion ReadersComplete",
-    "Granted CopiesLag ProducersMoved ProducersFollowed SharerLed SinksReported Entrust Claim Claimed SkippedReported",
+    "Granted HoldAnswered CopiesLag ProducersMoved ProducersFollowed SharerLed SinksReported SkippedReported",
+    "Entrust Claim Claimed",
     # algorithms
     "Probe Acknowledged Release Returned Merged Dropped CandidateQuestion CandidateAnswer",
     "MigrationRequest MigrationReply MigrationEndReported MeasureHop HopMeasured Relocate NoTargetFound",

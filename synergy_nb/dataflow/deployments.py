@@ -101,6 +101,8 @@ class Assignment(msgspec.Struct, frozen=True):
     in_order: bool = False
     # whether streams that it has not read yet may have begun before: it reads them from where they are retained
     joins: bool = False
+    # whether users have paused all applications that use it: a source emits nothing then
+    on_hold: bool = False
 
     @property
     def feeds(self) -> dict[int, InputFeed]:
@@ -138,7 +140,6 @@ class Deployment(msgspec.Struct, frozen=True):
     # streams of other applications that its components read, if these are not deployed to the same peers
     shared_producers: tuple[SharedProducer, ...] = ()
     running: bool = True  # whether sources emit; they do once each component is deployed
-    on_hold: bool = False  # whether sources emit nothing, as a user has paused the application
     # peers of other applications that share streams and may depend on the order of the tuples
     witnesses: tuple[str, ...] = ()
     # application to the least version of its deployment that goes with this one: a peer that knows only an earlier
@@ -181,6 +182,12 @@ class Deployment(msgspec.Struct, frozen=True):
         before = earlier.assignments
         now = self.assignments.items()
         return tuple(name for name, each in now if name in before and before[name].epoch != each.epoch)
+
+    def held_since(self, earlier: Deployment | None) -> tuple[str, ...]:
+        """Return the operators whose components are on hold, or no longer, since an earlier deployment."""
+        before = {} if earlier is None else earlier.assignments
+        now = self.assignments.items()
+        return tuple(name for name, each in now if name in before and before[name].on_hold != each.on_hold)
 
     def readers(self, operator: str) -> list[tuple[str, int]]:
         """Return the inputs of the application that read an operator's stream: operator and number."""

@@ -24,7 +24,7 @@ it makes the stream of that component already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from synergy_nb.control.peer import Peer
@@ -199,8 +199,10 @@ class Requests(Mapping[str, Request]):
         request.grant(user, right)
         self._session.grants.publish(request)
 
-    def hold(self, name: str, *, on: bool) -> None:
+    def hold(self, name: str, *, on: bool, answer: Callable[[str], None] = lambda _refusal: None) -> None:
         """Pause an application, or resume it.
+
+        ``answer``: function that is called once it is so, with an empty text, or with the reason of a refusal.
 
         Raises ``ValueError`` if the application does not run, or shares streams.
         """
@@ -208,7 +210,7 @@ class Requests(Mapping[str, Request]):
         if request is None or not request.running:
             what = "is not known here" if request is None else f"is {request.status}"
             raise ValueError(f"application: {name!r} {what}; expected one that runs")
-        self._session.holds.hold(name, on=on)
+        self._session.holds.hold(name, on=on, answer=answer)
 
     def of_user(self, user: str) -> list[str]:
         """Ids of the requests of a user that have not ended."""

@@ -182,6 +182,7 @@ class Session(Protocol):
             **self.commitments.handlers,
             **self.changes.handlers,
             **self.grants.handlers,
+            **self.holds.handlers,
             **self.takeovers.handlers,
             **self.lost.handlers,
             **self.moves.handlers,
@@ -417,6 +418,7 @@ class Session(Protocol):
         self.takeovers.end(application)
         self.moves.end(application, reason)
         self.rebuilds.end(application, reason)
+        self.holds.end(application, reason)
         for address in request.graph.watched:
             self.membership.unwatch(address)
 

@@ -245,6 +245,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     lifecycle.ReadersComplete: "the readers have all of {m.operator}",
     lifecycle.GraphChanged: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
     lifecycle.CopiesLag: _behind,
+    lifecycle.HoldAnswered: lambda m: (
+        f"cannot stop the streams here: {_several(m.users)} use them" if m.users else "its sources here stand still"
+    ),
     lifecycle.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",
     lifecycle.ProducersFollowed: "knows where the components of {m.owner} are",
     # migration

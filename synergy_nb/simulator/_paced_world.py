@@ -171,7 +171,7 @@ class PacedWorld(PeerWorld):
             self._sources.pop(key, None)  # what the program makes goes to one peer
         self._sources.setdefault(key, {})[peer] = source
         self._record(peer, events.SourceStarted, key[0], operator=key[1])
-        self._hold(peer, key, on=self.nodes[peer].hosting.on_hold(key[0]))
+        self._hold(peer, key, on=self.nodes[peer].hosting.on_hold(*key))
 
     def _close(self, peer: str, key: Key) -> None:
         """Have a peer read a source no more, if it does."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from typing import Any
 
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
-from synergy_nb import ClusterError, Simulation, source
-from synergy_nb.events import HoldBegun, HoldEnded, OriginSucceeded, TakenOver, WaitBegun
+from synergy_nb import ClusterError, NotAdmitted, Simulation, source
+from synergy_nb.control.driver_messages import HoldApplication
+from synergy_nb.events import HoldBegun, HoldEnded, OriginSucceeded, SetupFailed, TakenOver, WaitBegun
+from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.widgets._component_status import status
 from synergy_nb.widgets._journal_series import JournalSeries
 from tests.moving_schedules import table, undisturbed
@@ -139,6 +145,112 @@ def test_an_application_that_shares_streams_is_not_paused_and_streams_on_hold_ar
     for change in (owner.pause, owner.resume):
         with pytest.raises(ClusterError, match=f"'{owner.id}' is stopped; expected one that runs"):
             change()
+
+
+def test_who_reads_streams_of_an_ended_application_alone_is_paused() -> None:
+    simulation = Simulation(peers=6, seed=1)
+    packets = source("packets", seed=1, rate="20 tuples/s", id="packets")
+
+    def submitted(condition: str) -> SimulatedApplication:
+        plan = packets.filter(condition, id="some").sink(condition.replace(" ", "-"), id="out")
+        application = simulation.submit(plan)
+        assert application.head(1).height == 1
+        return application
+
+    owner, reader, other = submitted("bytes > 100"), submitted("bytes > 200"), submitted("bytes < 900")
+    makes = owner.graph["packets"]
+    assert (reader.graph["packets"], other.graph["packets"]) == (makes, makes)
+    owner.stop()
+    simulation.run(1.0)
+    for one, further in ((reader, other), (other, reader)):
+        with pytest.raises(ClusterError, match=f"streams of {owner.id}, which has ended, and so does {further.id}"):
+            one.pause()
+        assert one.status == "running"
+    at_once = {901: reader, 902: other}  # neither of them has heard of the other's
+    for number, each in at_once.items():
+        simulation.world.command(each.id, HoldApplication(each.id, True, number))
+    simulation.run(5.0)
+    assert all(simulation.world.answers[number].refusal for number in at_once)
+    assert (reader.status, other.status) == ("running", "running")
+    assert not [each for each in reader.events() if "hold" in each.kind]
+    other.stop()
+    simulation.run(1.0)
+    reader.pause()
+    simulation.run(1.0)
+    given = simulation.world.results[reader.id, "out"].rows.height
+    alone = submitted("bytes < 800")
+    assert alone.events().of(SetupFailed)[0].reason.endswith("is on hold")
+    simulation.run(20.0)
+    assert (reader.status, simulation.world.results[reader.id, "out"].rows.height) == ("on hold", given)
+    assert not reader.events().of(WaitBegun)
+    reader.resume()
+    assert reader.head(given + 50).height == given + 50
+    reader.stop()
+    rows = reader.results()
+    times = pl.col("time").is_between(rows["time"].min(), rows["time"].max())
+    whole = simulation.submit(
+        source("packets", seed=1, rate="20 tuples/s", count=2000, speed=0).sink("whole")
+    ).results()
+    assert_frame_equal(rows, whole.filter((pl.col("bytes") > 200) & times))
+
+
+def spread(least: int, **stated: Any) -> Plan:
+    packets = source("packets", seed=1, rate="50 tuples/s", id="packets", at="peer-3", **stated)
+    return packets.filter(f"bytes > {least}", id="large", at="peer-4").sink("r", id="out", at="peer-2")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_has_taken_the_place_of_another_plan_is_paused_and_led_on(seed: int) -> None:
+    rng, plan = random.Random(seed), spread
+    simulation = Simulation(peers=5, seed=seed)
+    application = simulation.submit(plan(100), origin="peer-1")
+    application.head(5)
+    application.pause()
+    with pytest.raises(NotAdmitted, match="is on hold"):
+        application.replace(plan(900))
+    application.resume()
+    for least in (900, 1200):
+        application.replace(plan(least))
+        application.pause()
+        simulation.run(1.0)
+        given = simulation.world.results[application.id, "out"].rows.height
+        if least == 1200:
+            simulation.kill("peer-1")
+        simulation.run(rng.uniform(15.0, 30.0))
+        assert (application.status, simulation.world.results[application.id, "out"].rows.height) == ("on hold", given)
+        application.resume()
+        application.head(given + 50)
+    assert application.origin == "peer-2"
+    application.stop()
+    rows = application.results()
+    whole = simulation.submit(plan(100, count=8000, speed=0)).results()
+    cuts = [rows.filter(pl.col("bytes") <= least)["time"].max() for least in (900, 1200)]
+    known = whole.filter(pl.col("time") <= rows["time"].max())
+    known = known.filter((pl.col("time") <= cuts[0]) | (pl.col("bytes") > 900))
+    assert_frame_equal(rows, known.filter((pl.col("time") <= cuts[1]) | (pl.col("bytes") > 1200)))
+
+
+@pytest.mark.parametrize("silent", [5.0, 20.0])
+def test_a_pause_waits_for_the_peers_of_an_ended_application_and_is_refused_if_one_does_not_answer(
+    silent: float,
+) -> None:
+    simulation = Simulation(peers=5, seed=1)
+    application = simulation.submit(spread(100), origin="peer-1")
+    application.head(5)
+    application.replace(spread(900))
+    simulation.world.hang("peer-3", silent)
+    held = silent < 10.0
+    if held:
+        application.pause()
+    else:
+        with pytest.raises(ClusterError, match="is not paused: no answer of peer-3, where its sources are"):
+            application.pause()
+    simulation.run(30.0)
+    assert application.status == ("on hold" if held else "running")
+    given = simulation.world.results[application.id, "out"].rows.height
+    simulation.run(5.0)
+    assert (simulation.world.results[application.id, "out"].rows.height == given) == held
+    assert [each.kind for each in application.events() if "hold" in each.kind] == ["hold_begun"] * held
 
 
 def test_what_stood_still_is_not_late() -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "GrowthAnswered",
     "GrowthAsked",
     "GrowthChanged",
+    "HoldAnswered",
     "Lost",
     "MeasuredApplication",
     "ProducersFollowed",
@@ -406,6 +407,15 @@ class CopiesLag(Message, frozen=True):
     number: int  # sequence number of the sender's reports; the origin uses the report with the highest one
     # address of each such copy to the reason; empty if all copies that the sender reported can take over again
     peers: dict[str, str]
+
+
+class HoldAnswered(Message, frozen=True):
+    """The answer to a graph that is on hold, of a peer with components of other applications that this one uses."""
+
+    application: str
+    attempt: int
+    epoch: int  # of that graph
+    users: tuple[str, ...]  # further applications that use these components, whose rows would stop, too
 
 
 class ProducersMoved(Message, frozen=True):

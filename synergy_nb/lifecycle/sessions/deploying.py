@@ -213,7 +213,6 @@ class Deploying:
             plan=graph.plan,
             remaining=remaining_times(graph.reached, plan),
             compares=self._compares,
-            on_hold=graph.on_hold,
             beside=graph.beside,
         )
         self._outlines[graph.application] = graph, outline
@@ -280,8 +279,9 @@ class Deploying:
         for operator, assignment in known.assignments.items():
             if operator in needed:
                 readers = self._readers(application, operator, assignment.active)
+                on_hold = self._is_held((application, operator))
                 assignments[operator] = msgspec.structs.replace(
-                    assignment, shared_readers=readers, backups=(), follower="", synchronized=()
+                    assignment, shared_readers=readers, backups=(), follower="", synchronized=(), on_hold=on_hold
                 )
             elif operator in sinks and assignment.active == self.peer.address:
                 assignments[operator] = msgspec.structs.replace(assignment, inputs=(), numbers=(), ports=())
@@ -320,7 +320,22 @@ class Deploying:
             return "is moving"
         if component is not None and component.epoch != producer.epoch:
             return "has moved"
+        if self._is_held(producer[:2], application):
+            return "is on hold"
         return "" if self.components.use(producer[:2], application) else "has ended"
+
+    def _is_held(self, component: ComponentId, besides: str = "") -> bool:
+        """Whether users have paused all applications that use a component here, apart from one.
+
+        One that is being set up uses it once it was registered: an attempt to join what is on hold has no effect.
+        """
+        users = self.users(component, besides)
+        return bool(users) and all(user in self.members and self.members[user].graph.on_hold for user in users)
+
+    def users(self, component: ComponentId, besides: str) -> set[str]:
+        """Applications that use a component here, apart from one."""
+        found = self.components.get(component)
+        return set() if found is None else found.users - {besides}
 
     def update_sharers(self, owner: str) -> None:
         """Register the applications that share streams of an owner as users of its components that are new here."""
@@ -378,6 +393,7 @@ def _outlined(
         synchronized=synchronized,
         in_order=how is Technique.ORDERED,
         joins=operator in plan.transition.joined,
+        on_hold=graph.on_hold,
     )
 
 

@@ -306,7 +306,7 @@ class StreamDriver:
         if feed is not None:
             self.feeds[component] = feed
             feed.encode = self.hosting.encoder(component)
-            if self.hosting.on_hold(component.application):
+            if self.hosting.on_hold(component.application, component.operator):
                 feed.hold(on=True)
             feed.start()
 

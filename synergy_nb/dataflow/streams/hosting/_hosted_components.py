@@ -60,11 +60,10 @@ class HostedComponents:
             self.opened.add(key)
             self._outbox.effect(Open(*key, component.log.end))
 
-    def hold(self, application: str, *, on: bool) -> None:
-        """Have the sources of an application that are being read stand still, or go on."""
-        for owner, operator in sorted(self.opened):
-            if owner == application:
-                self._outbox.effect(Hold(owner, operator, on))
+    def hold(self, key: Key, *, on: bool) -> None:
+        """Have a source stand still, or go on, if it is being read."""
+        if key in self.opened:
+            self._outbox.effect(Hold(*key, on))
 
     def close(self, key: Key) -> None:
         """Have a source be read no more."""

@@ -17,9 +17,9 @@ class KnownDeployments:
         deployment = self.found.get(application)
         return deployment.assignments.get(operator) if deployment is not None else None
 
-    def on_hold(self, application: str) -> bool:
-        """Return whether the sources of an application give nothing."""
-        known = self.found.get(application)
+    def on_hold(self, application: str, operator: str) -> bool:
+        """Return whether users have paused all applications that use a component."""
+        known = self.assignment(application, operator)
         return known is not None and known.on_hold
 
     def version(self, application: str) -> int:

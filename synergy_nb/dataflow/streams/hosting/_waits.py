@@ -186,10 +186,11 @@ class Waits:
     def _runs(self, component: Component) -> bool:
         """Whether a component is to give something: its application runs, and its stream has not ended."""
         deployment = self._deployments.get(component.application)
+        assignment = None if deployment is None else deployment.assignments.get(component.operator)
         if (
             deployment is None
             or not deployment.running
-            or deployment.on_hold
+            or (assignment is not None and assignment.on_hold)
             or component.failed
             or component.role is not Role.ACTIVE
         ):

@@ -247,8 +247,8 @@ class Hosting:
             self._known.found[deployment.application] = deployment
             if known is None or known.version < deployment.version:
                 self._exchange.refuse_older()
-            if known is not None and known.on_hold != deployment.on_hold:  # one that is opened from now on is asked for
-                self._hosted.hold(deployment.application, on=deployment.on_hold)
+            for operator in deployment.held_since(known):  # of one that is opened from now on the driver asks
+                self._hosted.hold((deployment.application, operator), on=deployment.assignments[operator].on_hold)
             self._roles.converge(deployment, now, () if known is None else deployment.replaced_since(known))
             if not deployment.assignments:
                 del self._known.found[deployment.application]
@@ -280,11 +280,11 @@ class Hosting:
         component = self._hosted.emitting((application, operator))
         if component is None or (component.log.size > component.log.little and component.log.blocked):
             return None
-        return None if not component.feeds and self._known.on_hold(application) else component
+        return None if not component.feeds and self._known.on_hold(application, operator) else component
 
-    def on_hold(self, application: str) -> bool:
-        """Return whether the sources of an application stand still, as a user has paused it."""
-        return self._known.on_hold(application)
+    def on_hold(self, application: str, operator: str) -> bool:
+        """Return whether a source stands still, as users have paused all applications that use it."""
+        return self._known.on_hold(application, operator)
 
     def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
         """Append the output of a source or of another engine; only while :meth:`may_emit` is true.
