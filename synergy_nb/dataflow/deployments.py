@@ -129,6 +129,11 @@ class Assignment(msgspec.Struct, frozen=True):
         """Addresses of all peers that hold a copy: backups and the follower."""
         return (*self.backups, self.follower) if self.follower else self.backups
 
+    @property
+    def alone(self) -> bool:
+        """Whether nothing but a durable folder has a copy of it, from which it goes on with all other components."""
+        return self.copies == (FOLDER,) and not self.replica_of and not self.external
+
 
 class Deployment(msgspec.Struct, frozen=True):
     """The complete instruction to peers: which of them executes which component of an application."""

@@ -4,15 +4,16 @@ Theory of operation
 -------------------
 A :class:`FolderCopy` is a copy holder like the backup at a peer: it subscribes to the component's output and receives
 its snapshots. It has the address ``FOLDER``, answers only what is written, and never dies; so logs are trimmed, and
-readers wait, as with any backup. It differs in three things. It keeps no rows in memory, but names *writes*, which its
-driver carries out in the background (:class:`Write`). It keeps the output back to its own last snapshot, although
-readers need it no more: after the death of all peers, nobody else knows in which order inputs were read. And nobody
-leaves it behind: if the disk is full, the stream waits (``hosting._snapshots``).
+readers wait, as with any backup. It differs in three things. It names *writes*, which its driver carries out in the
+background (:class:`Write`), and has no rows in memory but the last :data:`KEPT` bytes of those that are made again. It
+keeps the output back to its own last snapshot, although readers need it no more: after the death of all peers, nobody
+else knows in which order inputs were read. And nobody leaves it behind: if the disk is full, the stream waits
+(``hosting._snapshots``).
 
 Output that the component makes *again* from a snapshot, as nothing but its one input decides it, is written only where
-it has to be: a snapshot waits until readers need little of the output before it, and only that is written with it. How
-little counts is relative to what was read since the last snapshot that was written, as producers retain that for so
-long. A reader is saved all the sooner, the more it has read (``hosting._snapshots``), so no snapshot waits for long.
+it has to be: a snapshot waits until readers are saved past its end themselves, or need little of the output before it
+that is still in memory, and only that is written with it. How little counts is relative to what was read since the last
+snapshot that was written. Nobody waits for such a snapshot, but it is what a restart begins with.
 
 Output and snapshots are in one series of files, in the order in which they came (:mod:`._component_files`). A file of
 more than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once
@@ -52,6 +53,7 @@ __all__ = ["MOST_WAITING", "PACKED", "FolderCopy", "FolderWork", "Write"]
 
 SEGMENT: Final = 1 << 20  # bytes after which a file of output and snapshots is followed by another one
 SMALL: Final = 64 << 10  # bytes of pieces that are written with each snapshot
+KEPT: Final = 1 << 20  # bytes of output that is made again that are in memory
 MOST_WAITING: Final = 8  # snapshots that wait until readers need little of the output before them
 PACKED: Final = 64  # most pieces of a table that are in one file
 LITTLE: Final = 16  # number of bytes read for one that may be written with a snapshot
@@ -84,6 +86,7 @@ class FolderCopy:
         repeats: Point = ORIGIN,
         segment: int = SEGMENT,  # bytes of a file of output and snapshots
         small: int = SMALL,  # bytes of pieces that are written with each snapshot
+        kept: int = KEPT,  # bytes of output that is made again that are in memory
         *,
         # of a component that makes the same output again if it resumes from a snapshot: function that returns the bytes
         # that it has read, or a source has emitted, since the last one that is written; None for any other component
@@ -93,7 +96,7 @@ class FolderCopy:
         self.reader = Reader(output.application, output.operator, COPY, FOLDER)
         self._repeats = repeats
         self._superseded = False
-        self._most, self._most_small = segment, small
+        self._most, self._most_small, self._most_kept = segment, small, kept
         self._unsaved = unsaved
         self._copy = Copy(output)  # for its receiving side; only output that is made again is kept in it
         self._written = ORIGIN  # end of such output that was written, or need not be
@@ -138,7 +141,10 @@ class FolderCopy:
         self._trimmed = max(self._trimmed, data.trimmed)
         writes: list[Write] = []
         if self._unsaved is not None:
-            self._copy.append(chunks, data.trimmed)
+            self._copy.append(chunks, self._trimmed)
+            log = self._copy.log
+            if log.size > self._most_kept:
+                log.trim(log.behind(log.end, self._most_kept))
         elif chunks or (merge.joined and (began or not joined)):
             start = chunks[0].start if chunks else data.start
             kept = Data(self.output, self.reader, start, tuple(chunks), began, data.trimmed, self._repeats)
@@ -238,17 +244,18 @@ class FolderCopy:
         return None
 
     def _is_due(self, state: ComponentState) -> bool:
-        """Whether a snapshot has to wait no longer: its readers need little of the output before it."""
-        if self._unsaved is None or not self._small.keys() >= {*_named(state)}:
-            return True  # the next one of a large state is made only once this one is acknowledged
-        needed = self._copy.log.between(self._written, state.end)
-        return needed <= max(self._most_small, self._unsaved() // LITTLE)
+        """Whether a snapshot has to wait no longer: its readers need little of the output before it, which is here."""
+        start, log = max(self._trimmed, self._written), self._copy.log
+        if self._unsaved is None or start >= state.end:
+            return True
+        little = log.between(start, state.end) <= max(self._most_small, self._unsaved() // LITTLE)
+        return log.start <= start and little
 
     def _write_needed(self, writes: list[Write], state: ComponentState) -> None:
         """Write that the output goes on before a snapshot, with what of it readers still need."""
-        log = self._copy.log
-        start = min(max(log.start, self._written), state.end)
-        chunks = tuple(each for each in log.chunks(start) if each.end <= state.end)
+        start = min(max(self._trimmed, self._written), state.end)
+        chunks = tuple(each for each in self._copy.log.chunks(start) if each.end <= state.end)
+        start = chunks[0].start if chunks else start
         # first that it begins there: a promise before it, which no reader needs, is not missing then
         began = Data(self.output, self.reader, start, (), True, self._trimmed, self._repeats)
         self._add(writes, began, 0)

@@ -95,6 +95,7 @@ class DurableWorld(StreamWorld):
         self.segment, self.small = settings.pop("segment", 400), settings.pop("small", 300)
         self.slow = settings.pop("slow", 0.05)  # longest time until what is written is there, seconds
         self.disks: Path | None = settings.pop("disks", None)  # where disks are that may lose power; None: in memory
+        self.held = random.Random(f"{seed} held").choice((0, 2_000, 1 << 20))  # bytes of output in memory
         super().__init__(seed, peers, faults, **settings)
         self.disk: dict[str, MemoryFiles] = {}
         self.powers: dict[str, PowerFiles] = {}
@@ -102,6 +103,7 @@ class DurableWorld(StreamWorld):
         self.kept: dict[tuple[str, str], ComponentState] = {}  # application, operator: the last one that it has
         self.copies: dict[tuple[str, str, str], FolderCopy] = {}  # peer, application, operator
         self.writing: dict[str, list[tuple[Output, FolderWork]]] = {}  # peer to what is not there yet
+        self.begun: dict[str, list[int]] = {}  # application to the versions with which its attempts begin
         self.outdated: set[Output] = set()  # of components from whose files a later attempt goes on
         self.generation = 0
 
@@ -139,13 +141,17 @@ class DurableWorld(StreamWorld):
             application, files = deployment.application, self.files(deployment.application)
             latest = hosting.deployments.get(application)
             is_late = latest is not None and latest.version > deployment.version
+            effects: list[Effect] = []
+            for begun in self.begun.get(application, ()):
+                if latest is not None and latest.version < begun <= deployment.version:  # who joins one leaves others
+                    effects += hosting.converge(Deployment(application, begun - 1), self.now)
             for operator, assignment in deployment.assignments.items() if not is_late else ():
                 if assignment.active == peer and (application, operator) not in hosting.components and assignment.epoch:
                     fence(files, {operator: assignment.epoch})
                     found = restored(files, operator, hosting.limits)
                     if found is not None:
                         hosting.hold(*found)
-            effects = hosting.converge(deployment, self.now)
+            effects += hosting.converge(deployment, self.now)
             for (owner, operator), component in hosting.components.items():
                 key = peer, owner, operator
                 known = self.copies.get(key)
@@ -156,7 +162,7 @@ class DurableWorld(StreamWorld):
                     repeats = ORIGIN if found is None else found.copy.log.end
                     waited = FOLDER in component.copy_holders.confirming
                     unsaved = None if waited else partial(component.unsaved_at, FOLDER)
-                    copy = FolderCopy(component.output, repeats, self.segment, self.small, unsaved=unsaved)
+                    copy = FolderCopy(component.output, repeats, self.segment, self.small, self.held, unsaved=unsaved)
                     self.copies[key] = copy
                     effects += hosting.receive(FOLDER, copy.begin(), self.now)
             return effects
@@ -292,7 +298,9 @@ class DurableWorld(StreamWorld):
             for name, each in known.assignments.items()
         }
         self.deployments[application] = known
-        self._publish(Deployment(application, known.version + 1, self._with_techniques(application, assignments)))
+        version = known.version + 2
+        self.begun.setdefault(application, []).append(version)
+        self._publish(Deployment(application, version, self._with_techniques(application, assignments)))
 
     def collect_again(self, application: str, sink: str) -> None:
         """Collect results at the present interval, which was endless before."""

@@ -20,13 +20,19 @@ class Kept:
     """A copy in a folder in memory."""
 
     def __init__(
-        self, epoch: int = 0, repeats: Point = ORIGIN, files: MemoryFiles | None = None, *, again: bool = False
+        self,
+        epoch: int = 0,
+        repeats: Point = ORIGIN,
+        files: MemoryFiles | None = None,
+        *,
+        again: bool = False,
+        held: int = 1 << 20,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.output = Output("app", "f", epoch)
         self.read = 0  # bytes of inputs since the last snapshot that was written
         unsaved = (lambda: self.read) if again else None
-        self.copy = FolderCopy(self.output, repeats, segment=200, small=100, unsaved=unsaved)
+        self.copy = FolderCopy(self.output, repeats, segment=200, small=100, kept=held, unsaved=unsaved)
         self.end = ORIGIN
         self.held_back: list[ComponentWork] | None = None  # what is to be written later; None: all is written at once
 

@@ -166,6 +166,21 @@ def test_little_of_the_output_that_readers_still_need_is_written_with_a_snapshot
     assert (found.copy.state.number, found.copy.log.start, found.copy.log.end) == (0, read, kept.end)
 
 
+def test_a_snapshot_waits_if_what_readers_need_before_it_is_not_in_memory_any_more() -> None:
+    kept = Kept(again=True, held=100)
+    kept.begin()
+    kept.emit(20)
+    read = kept.end
+    for _ in range(4):
+        kept.emit(20)
+    kept.read = 1 << 20
+    assert kept.read_up_to(read).writes == []
+    assert kept.save(0).writes == []
+    (ack,) = kept.read_up_to(kept.end).answers
+    assert isinstance(ack, Ack)
+    assert ack.snapshot == 0
+
+
 def test_a_snapshot_counts_though_promises_alone_came_before_its_output() -> None:
     kept = Kept(again=True)
     kept.begin()
@@ -196,13 +211,17 @@ def test_a_folder_that_lacks_output_between_two_records_is_damaged() -> None:
         restored(kept.files, "f")
 
 
-def test_the_snapshot_of_a_large_state_does_not_wait() -> None:
+def test_the_snapshot_of_a_large_state_waits_for_readers_and_its_pieces_do_not() -> None:
     kept = Kept(again=True)
     kept.begin()
     kept.emit(20)
     piece = piece_of(7, 500)
     kept.save(0, (piece,))
     (ack,) = kept.take(PieceReply(kept.output, kept.copy.reader, piece)).answers
+    assert isinstance(ack, Ack)
+    assert ack.snapshot == -1
+    assert kept.files.names() == ["f@0.p7"]
+    (ack,) = kept.read_up_to(kept.end).answers
     assert isinstance(ack, Ack)
     assert ack.snapshot == 0
     found = restored(kept.files, "f")

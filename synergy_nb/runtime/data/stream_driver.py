@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import thread_time
 from typing import Any, Final
 
 from synergy_nb.dataflow.deployments import FOLDER, Deployment
@@ -481,16 +482,16 @@ class StreamDriver:
     # -- snapshots -----------------------------------------------------------------------------------------------
 
     def _save(self, capture: Capture) -> None:
-        began = self._clock()
+        began = thread_time()
         try:
             saved = capture.save()
             if capture.size(saved) >= LARGE:
-                self._on_loop(self._saved, capture, saved, self._clock() - began)
+                self._on_loop(self._saved, capture, saved, thread_time() - began)
                 return
             made: Captured | BaseException = capture.encode(saved)
         except ANYTHING as error:  # only the operator's own application may fail
             made = error
-        self._on_loop(self._captured, capture, made, self._clock() - began)
+        self._on_loop(self._captured, capture, made, thread_time() - began)
 
     def _captured(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
         self._end(capture.component)
@@ -508,12 +509,12 @@ class StreamDriver:
             self.soon()
 
     def _encode(self, capture: Capture, saved: SavedState, seconds: float) -> None:
-        began = self._clock()
+        began = thread_time()
         try:
             made: Captured | BaseException = capture.encode(saved)
         except ANYTHING as error:
             made = error
-        self._on_loop(self._encoded, capture, made, seconds + self._clock() - began)
+        self._on_loop(self._encoded, capture, made, seconds + thread_time() - began)
 
     def _encoded(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
         self._beside -= 1

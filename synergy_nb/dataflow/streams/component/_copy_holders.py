@@ -36,12 +36,17 @@ class CopyHolders:
         self._synchronized = frozenset(synchronized)
         self.waited = bool(self.numbers)
         self._floors: dict[str, int] = {}  # of peers left behind: the last snapshot that is useless to them
+        self._first: dict[str, int] = {}  # of later peers: the first snapshot after which all is retained for them
         self._read = dict.fromkeys(self.numbers, 0)  # bytes of inputs before the snapshot that each has
 
-    def set_peers(self, peers: Iterable[str], read: int, synchronized: Iterable[str] = ()) -> None:
-        """Set the peers with copies, once ``read`` bytes of inputs were read, and for which of them readers wait."""
+    def set_peers(self, peers: Iterable[str], read: int, synchronized: Iterable[str] = (), first: int = 0) -> None:
+        """Set the peers with copies, once ``read`` bytes of inputs were read, and for which of them readers wait.
+
+        ``first``: number of the first snapshot from which one that is new could go on.
+        """
         self._synchronized = frozenset(synchronized)
-        self.numbers = {peer: self.numbers.get(peer, -1) for peer in peers}
+        self._first = {peer: self._first.get(peer, 0) if peer in self.numbers else first for peer in peers}
+        self.numbers = {peer: self.numbers.get(peer, -1) for peer in self._first}
         self._read = {peer: self._read.get(peer, read) for peer in self.numbers}
         self._floors = {peer: number for peer, number in self._floors.items() if peer in self.numbers}
         self.behind.intersection_update(self.numbers)
@@ -55,6 +60,10 @@ class CopyHolders:
         self.numbers[peer] = number
         self._read[peer] = read
         return True
+
+    def suits(self, peer: str, number: int) -> bool:
+        """Whether a peer could go on from a snapshot, as what was read after it is retained."""
+        return number >= self._first.get(peer, 0)
 
     def uncovered_bytes(self, peer: str, read: int) -> int:
         """Return the bytes of inputs that were read after the snapshot that a peer has."""

@@ -101,6 +101,11 @@ class Component(ComponentMetrics):
         self.feed_ports: dict[int, int] = assignment.feed_ports
         self.replica_of, self.rebuilt, self.in_order = assignment.replica_of, assignment.rebuilt, assignment.in_order
         self.copy_holders = CopyHolders(assignment.copies, assignment.synchronized)
+        # whether a peer has, or has had, a backup of it. Then one that has no snapshot yet may go on from the folder,
+        # while its producers execute
+        self._backed = False
+        self.alone = False  # whether it requests nothing again that it has executed: the folder alone has a copy of it
+        self._note_backups(assignment)
         self.cuts = Cuts()  # cuts of its snapshots
         self.logic = logic
         self.alignment = Alignment(self, assignment.follower)  # whether it reads its inputs aligned at present
@@ -419,7 +424,8 @@ class Component(ComponentMetrics):
             drops = self.terms.drops
             if (drops or len(self.ports) > 1) and self.ordered:
                 self.reading.record(work, port.consumed)
-            port.consume(work.chunks, durable=not (self.external or self.copy_holders.waited))
+            waited = self.copy_holders.waited and not self.alone
+            port.consume(work.chunks, durable=not (self.external or waited))
             if drops:
                 rows = rows_of(work.chunks)
                 self.losses.count(rows, rows if work.dropped else 0)
@@ -580,9 +586,20 @@ class Component(ComponentMetrics):
             self.paused = self._decides = False
         return covers
 
+    def _note_backups(self, assignment: Assignment) -> None:
+        self._backed = self._backed or any(peer != FOLDER for peer in assignment.backups)
+        self.alone = assignment.alone and not self._backed
+
+    def follow_backup(self) -> None:
+        """Note that it goes on from the backup of a peer."""
+        self._backed, self.alone = True, False
+
     def set_copy_holders(self, assignment: Assignment) -> None:
         """Set the peers that hold copies from now on, which of them is a follower, and for which readers wait."""
-        self.copy_holders.set_peers(assignment.copies, self.read, assignment.synchronized)
+        # a snapshot that has begun is of a moment since which it has let go of inputs
+        first = self.cuts.number + 1 if self.alone else 0
+        self._note_backups(assignment)
+        self.copy_holders.set_peers(assignment.copies, self.read, assignment.synchronized, first)
         self.alignment.set_follower(assignment.follower)
         self.dirty = True
         self._advance_stable()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting._outbox import Outbox
 
 ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
+TOGETHER: Final = 1 << 19  # bytes of output that is made again which a durable folder gets at a time
 STALL_S: Final = 2.0  # seconds without progress after which nothing is retained any more for an active replica
 
 
@@ -78,8 +79,12 @@ class Exchange:
 
     # -- producers -----------------------------------------------------------------------------------------------
 
-    def flush(self, component: Component, now: float) -> None:
-        """Send each reader the chunks that its window has room for."""
+    def flush(self, component: Component, now: float, *, whole: bool = False) -> None:
+        """Send each reader the chunks that its window has room for.
+
+        ``whole``: whether a durable folder gets all, also the last output of a component that makes it again: otherwise
+        that is sent once it is much, as nobody waits for it.
+        """
         self._outbox.touched[component.key] = None
         if component.role is not Role.ACTIVE:
             return
@@ -93,13 +98,16 @@ class Exchange:
             unasked = version if cursor.state is UNASKED else 0
             if cursor.sent < log.start and cursor.state is not EXPECTED:
                 self._begin_later(component, cursor, unasked)
-            chunks = log.due(cursor, confirming)
-            if chunks or self._is_to_hear(cursor, log.start, confirming):
+            waits = cursor.reader.peer == FOLDER and not whole and FOLDER not in confirming
+            waits = waits and log.between(cursor.sent, log.end) < min(TOGETHER, self._limits.window // 8)
+            chunks = [] if waits else log.due(cursor, confirming)
+            trimmed = log.saved if cursor.reader.peer == FOLDER else log.start
+            if chunks or self._is_to_hear(cursor, trimmed, confirming):
                 start = chunks[0].start if chunks else cursor.sent
-                data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
+                data = Data(component.output, cursor.reader, start, tuple(chunks), False, trimmed, unasked=unasked)
                 self._outbox.send(cursor.reader.peer, data)
                 if cursor.reader.peer == FOLDER:
-                    cursor.hear_trimmed(log.start)
+                    cursor.hear_trimmed(trimmed)
             if blocked:
                 self._wait_for(component, cursor, now)
             if cursor.resend_at is None and (cursor.state is EXPECTED or cursor.sent > cursor.received):
@@ -178,7 +186,10 @@ class Exchange:
         if component is None or not self.reads(ack, component, self.subscribe, now):
             return
         log = component.log
-        log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
+        # output that is not made again is retained until it is saved: who moves has to have what readers may need
+        kept = FOLDER in component.copy_holders.confirming and ack.saved is not None
+        durable = ack.saved if kept and ack.saved is not None else ack.durable
+        log.acknowledge(ack.reader, ack.received, ack.consumed, durable, now=now, saved=ack.saved)
         if ack.received < log.end or log.size > log.little or component.copy_holders.numbers:
             self.flush(component, now)
         else:  # there is nothing to send it, and it holds nobody up
@@ -402,7 +413,7 @@ class Exchange:
         """Send the acknowledgements that are due after an execution, or after copies have covered more."""
         self._outbox.touched[component.key] = None
         for number, port in component.ports.items():
-            if (port.received, port.consumed, port.durable) == port.acknowledged:
+            if port.progress == port.acknowledged:
                 continue
             if port.unacknowledged >= self._limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number)
@@ -413,10 +424,13 @@ class Exchange:
 
     def _acknowledge(self, component: Component, number: int) -> None:
         port = component.ports[number]
-        progress = port.acknowledge()
+        received, consumed, durable, saved = port.acknowledge()
         if port.peer and port.state is not ASKING:
             unused = 0.0 if port.peer == self._peer else self._unused_cores()  # a peer knows its own
-            ack = Ack(output_of(component, number), component.reader(number), *progress, unused_cores=unused)
+            kept = saved if FOLDER in component.copies else None
+            reader = component.reader(number)
+            output = output_of(component, number)
+            ack = Ack(output, reader, received, consumed, durable, unused_cores=unused, saved=kept)
             self._outbox.send(port.peer, ack)
 
     # -- time ----------------------------------------------------------------------------------------------------

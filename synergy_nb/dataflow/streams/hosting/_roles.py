@@ -227,6 +227,8 @@ class PeerRoles:
         if component is None:
             origin = (key[0], assignment.state_from) if rebuilt else key
             component = self._creation.make(key, assignment, Role.ACTIVE, self._held.copy(origin))
+            if component is not None and held.copy is not None and not held.kept:
+                component.follow_backup()
             if rebuilt and self._held.copy(origin) is not None:
                 self._held.leave(origin)
         if component is None:

@@ -9,8 +9,10 @@ and the numbers of the pieces of its tables, and the pieces that it lacks if the
 requests them, a few at a time (:mod:`.hosting.copies`), and acknowledges the complete snapshot.
 
 One snapshot is transferred at a time: the next begins when the copies that request pieces have the last. Snapshots
-take at most a twentieth of the time, except where so much was read since the last that the producers may soon have to
-wait, as they retain all that no snapshot covers.
+take at most a twentieth of the processor time, except where so much was read since the last that the producers may soon
+have to wait, as they retain all that no snapshot covers. Producers retain nothing for a component of which the durable
+folder alone has a copy: so such a component is saved as rarely as that share asks, but at least every few seconds, as a
+restart reads again what has come since.
 
 A component that moves to the peer of one of its backups leaves that backup to its old peer. So until then the old peer
 keeps its last snapshot, with the bytes of all tables: it can take over as soon as the component has left it.
@@ -38,6 +40,7 @@ from synergy_nb.dataflow.streams.log.state_pieces import Archive, Part
 from synergy_nb.dataflow.streams.log.values import COPY, Reader
 
 if TYPE_CHECKING:
+    from synergy_nb.dataflow.deployments import Deployment
     from synergy_nb.dataflow.streams.hosting._exchange import Exchange
     from synergy_nb.dataflow.streams.hosting._hosted_components import HostedComponents
     from synergy_nb.dataflow.streams.hosting._known_deployments import KnownDeployments
@@ -46,9 +49,12 @@ if TYPE_CHECKING:
 
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
 FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, and that has read little
+RARE_S: Final = 5.0  # longest time between two snapshots for which producers retain nothing, seconds
+# processor time of a snapshot in a folder, in that of its encoding: its records and the disk take half as much again
+WRITTEN: Final = 1.5
 LITTLE: Final = 256  # parts of what is retained, of which it has read less than one then
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
-SHARE: Final = 0.05  # fraction of the time that snapshots may take
+SHARE: Final = 0.05  # fraction of the processor time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
 HELD_S: Final = 75.0  # the same where output waits for the copy: longer than an application waits for a silent peer
 PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
@@ -71,7 +77,7 @@ class _Progress:
         self.due: float | None = None  # time for which the next one was requested
         self.hurry = False  # whether some copy has no snapshot
         self.begun = 0.0
-        self.seconds = 0.0  # duration of the last one
+        self.seconds = 0.0  # processor time of the last one
         self.number = -1  # number of the last one that was sent
         self.sent: set[str] = set()  # copies that it was sent to
         self.pulling: set[str] = set()  # those of them that have to request pieces
@@ -103,6 +109,8 @@ class Snapshots:
         self._exchange = exchange
         self._limits = limits
         self._progress: dict[Component, _Progress] = {}
+        # application to its deployment, and the components that are saved as rarely as the cost of that asks
+        self._rare: dict[str, tuple[Deployment, frozenset[str]]] = {}
 
     def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
         """Save a component at a time in seconds, or as soon as it is idle and its copies have the previous snapshot.
@@ -168,6 +176,7 @@ class Snapshots:
     def forget(self, component: Component) -> None:
         """Forget a component that was removed."""
         self._progress.pop(component, None)
+        self._rare.pop(component.application, None)
 
     def _readers(self, component: Component) -> list[Reader]:
         """Return the copies that read the output of the component and have answered."""
@@ -191,18 +200,34 @@ class Snapshots:
         if waits or not self._readers(component):
             return min(times, default=None)
         lacking = component.copy_holders.missing(progress.number, progress.sent)
-        if lacking:
+        if lacking - {FOLDER}:  # a folder is asked by nobody else, and loses nothing: it waits for readers
             times.append(progress.active_at + REPEAT_S + progress.size / PULL_BYTES_S)
         if progress.due is not None and component.dirty and (progress.hurry or not lacking & progress.pulling):
             # the folder may wait with the snapshot of a producer until this one is written (`durable.folder_copy`)
             part = 8 if FOLDER in component.copies else 4
-            if progress.hurry or component.unsaved >= self._limits.retain // part:
+            if progress.hurry:
+                times.append(progress.begun)
+            elif self._is_rare(component):
+                spent = WRITTEN * progress.seconds / SHARE
+                times.append(max(progress.due, progress.begun + min(max(FOLDER_S, spent), RARE_S)))
+            elif component.unsaved >= self._limits.retain // part:
                 times.append(progress.begun)
             else:
                 little = component.unsaved < self._limits.retain // LITTLE and component.copies.keys() == {FOLDER}
                 least = FOLDER_S if little else SNAPSHOT_S
                 times.append(max(progress.due, progress.begun + max(least, progress.seconds / SHARE)))
         return min(times, default=None)
+
+    def _is_rare(self, component: Component) -> bool:
+        """Whether nobody waits for the next snapshot of a component."""
+        deployment = self._known.found.get(component.application)
+        if deployment is None or not component.alone or FOLDER in component.copy_holders.confirming:
+            return False
+        known, rare = self._rare.get(component.application, (None, frozenset[str]()))
+        if known is not deployment:
+            rare = _rarely_saved(deployment)
+            self._rare[component.application] = deployment, rare
+        return component.operator in rare
 
     def _is_early(self, component: Component) -> bool:
         """Whether a component waits until its application runs: what the folder has is as it was before an attempt.
@@ -281,7 +306,10 @@ class Snapshots:
             self._outbox.touch(capture.component.application, capture.component.operator)
 
     def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
-        """Announce a snapshot that was encoded in so many seconds; or fail the component if that raised an error."""
+        """Announce a snapshot whose encoding took so many seconds of a processor.
+
+        If that raised an error, the component fails.
+        """
         self.saved(capture)
         component = capture.component
         progress = self._progress.get(component)
@@ -297,6 +325,8 @@ class Snapshots:
 
     def _send(self, component: Component, progress: _Progress, number: int, made: Captured, now: float) -> None:
         """Send the announcement of a snapshot to the copies, with the pieces that they lack if these are small."""
+        if FOLDER in component.copies:
+            self._exchange.flush(component, now, whole=True)
         archive, cut = progress.archive, component.cuts.of(number)
         parts = archive.file(number, made.tables)
         progress.number, progress.active_at, progress.size = number, now, 0
@@ -304,7 +334,8 @@ class Snapshots:
         if progress.keeps_from is not None and number >= progress.keeps_from:
             self._keep(component, progress, number, made, parts)
         for reader in self._readers(component):
-            if not component.alignment.suits(reader.peer, number):
+            suits = component.copy_holders.suits(reader.peer, number)
+            if not suits or not component.alignment.suits(reader.peer, number):
                 continue
             lacking, size = archive.lacking(reader.peer)
             pieces = [piece for piece in map(archive.get, lacking) if piece is not None]
@@ -383,7 +414,7 @@ def _state(component: Component, reader: Reader, number: int, head: bytes, parts
         number=number,
         inputs=cut.inputs,
         end=cut.end,
-        trimmed=component.log.start,
+        trimmed=component.log.saved if reader.peer == FOLDER else component.log.start,
         head=head,
         parts=parts,
         order=cut.order,
@@ -391,3 +422,21 @@ def _state(component: Component, reader: Reader, number: int, head: bytes, parts
         consumed=cut.consumed,
         dropped=cut.dropped,
     )
+
+
+def _rarely_saved(deployment: Deployment) -> frozenset[str]:
+    """Return the operators for whose snapshots nobody waits.
+
+    A source that can be read again, and what follows from it alone: no producer retains what they have read, and they
+    read from no component whose snapshots wait for theirs while its producers retain what it has read.
+    """
+    found: dict[str, bool] = {}
+
+    def repeats(name: str) -> bool:
+        if name not in found:
+            each = deployment.assignments.get(name)
+            own = each is not None and each.alone and FOLDER not in each.synchronized
+            found[name] = own and each is not None and all(repeats(up.operator) for up in each.inputs)
+        return found[name]
+
+    return frozenset(name for name in deployment.assignments if repeats(name))

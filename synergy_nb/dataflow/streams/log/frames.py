@@ -60,7 +60,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     unasked: int = 0
 
 
-class Ack(msgspec.Struct, frozen=True, tag="ack"):
+class Ack(msgspec.Struct, frozen=True, tag="ack", omit_defaults=True):
     """Acknowledgement: the progress of a reader."""
 
     output: Output  # output that it reads
@@ -71,6 +71,8 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
     durable: Point
     snapshot: int = -1  # number of the last complete snapshot of a copy; -1 before the first
     unused_cores: float = 0.0  # unused cores of its peer
+    # point up to which its snapshots in the durable folder cover the output; None: the same as `durable`
+    saved: Point | None = None
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):

@@ -5,7 +5,9 @@ Theory of operation
 A :class:`StreamLog` retains the chunks of an output that some reader may still need. Each reader has a
 :class:`Cursor`: the points up to which chunks were *sent* to it, and up to which it has *received* and *consumed*
 them, and the point up to which its state is *durable*, so that it will not request chunks again even if its peer
-dies. The log is trimmed to the least durable point of all readers that it waits for.
+dies. The log is trimmed to the least durable point of all readers that it waits for. A reader whose only copy is a
+durable folder requests nothing again that it has executed, as whoever goes on from the folder does so with all
+components. What the folder may let go of the output is another point then, up to which the readers are *saved* there.
 
 Credit is derived: a cursor's window less the bytes between what was consumed and what was sent. After a broken link,
 ``sent := received``, and a reader that subscribes again names its own point; so no credit can leak.
@@ -126,7 +128,7 @@ class Cursor:
 
     __slots__ = (
         "confirmed", "consumed", "durable", "group", "on_lag", "patience", "progressed_at", "reader",
-        "received", "resend_at", "sent", "state", "trimmed", "unacknowledged_since", "window",
+        "received", "resend_at", "saved", "sent", "state", "trimmed", "unacknowledged_since", "window",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +148,8 @@ class Cursor:
         self.sent = self.received = self.consumed = self.durable = since
         # point up to which it has said itself that it has everything; the others are set by subscriptions, too
         self.confirmed = ORIGIN
+        # point up to which it has said that copies cover what it has read: never set by what others expect of it
+        self.saved = ORIGIN
         self.trimmed = ORIGIN  # point before which no reader needs the output, as the durable folder was told last
         self.state = EXPECTED  # whether it has asked for chunks, and whether it gets any
         self.patience = self.unacknowledged_since = 0.0
@@ -461,12 +465,20 @@ class StreamLog:
         return found
 
     def acknowledge(
-        self, reader: Reader, received: Point, consumed: Point, durable: Point, *, now: float | None = None
+        self,
+        reader: Reader,
+        received: Point,
+        consumed: Point,
+        durable: Point,
+        *,
+        now: float | None = None,
+        saved: Point | None = None,
     ) -> bool:
         """Record a reader's progress, ignoring older points. False if there is no such reader, or it has failed.
 
         ``received``, ``consumed``, ``durable``: points up to which it has chunks, has executed them, and will not need
-        them again; ``now``: time in seconds, if the answer tells how fast the reader is.
+        them again; ``now``: time in seconds, if the answer tells how fast the reader is; ``saved``: point up to which
+        copies cover what it has read; None: ``durable``.
         """
         cursor = self.cursors.get(reader)
         if cursor is None or cursor.state is LOST:
@@ -480,8 +492,15 @@ class StreamLog:
         cursor.confirmed = max(cursor.confirmed, received)
         cursor.consumed = max(cursor.consumed, consumed)
         cursor.durable = max(cursor.durable, durable)
+        cursor.saved = max(cursor.saved, durable if saved is None else saved)
         self.trim()
         return True
+
+    @property
+    def saved(self) -> Point:
+        """Point before which no reader needs the output, also if all go on from what copies have of them."""
+        readers = (each for each in self.cursors.values() if each.reader.port != COPY and each.state is not LOST)
+        return min([self.end, *(each.saved for each in readers if each.on_lag is not OnLag.RESYNC)])
 
     def confirmed(self, peers: Collection[str]) -> Point:
         """Return the point up to which this log and the copies at all of these peers have had the output.

@@ -98,7 +98,7 @@ class InOrder:
     """
 
     __slots__ = (
-        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "queued_rows", "received",
+        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "queued_rows", "received", "saved",
         "state", "unacknowledged",
     )  # fmt: skip
 
@@ -110,7 +110,8 @@ class InOrder:
         # from which it is complete, which is later than all tuples before it
         self.late = late
         self.received = self.consumed = ORIGIN if since is None else since
-        self.durable = ORIGIN
+        self.durable = ORIGIN  # point before which it will request nothing again
+        self.saved = ORIGIN  # point up to which snapshots on all copies cover it
         self.unacknowledged = 0  # bytes that were consumed since the last acknowledgement
         self.queue: deque[WaitingChunk] = deque()  # chunks that wait to be executed
         self.queued = self.queued_rows = 0
@@ -299,8 +300,9 @@ class InOrder:
         self._become(ASKING)
 
     def cover(self, point: Point | None = None) -> None:
-        """Note that nothing before a point will be requested again; None: nothing that was executed."""
+        """Note that copies cover all before a point, so that it is not requested again; None: all that was executed."""
         self.durable = self.consumed if point is None else max(self.durable, point)
+        self.saved = self.consumed if point is None else max(self.saved, point)
 
     def start(self, point: Point | None, *, late: bool = True) -> None:
         """Start at a point; None: where the producer says, if it is one that joins others (``late``) from there on."""
@@ -371,8 +373,8 @@ class Port(InOrder):
         self._wait_s = RETRY_S  # between this question and the next
         # time in seconds of the next acknowledgement; None if there is nothing to acknowledge
         self.ack_at: float | None = None
-        # points that were acknowledged last: received, consumed and durable
-        self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
+        # points that were acknowledged last: received, consumed, durable and saved
+        self.acknowledged = (ORIGIN, ORIGIN, ORIGIN, ORIGIN)
         # epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their
         # way
         self.older: int | None = None
@@ -436,9 +438,14 @@ class Port(InOrder):
         """Acknowledge at a time in seconds, unless that is done earlier."""
         self.ack_at = at
 
-    def acknowledge(self) -> tuple[Point, Point, Point]:
+    @property
+    def progress(self) -> tuple[Point, Point, Point, Point]:
+        """Points up to which it has received, executed, need not request again, and has saved its stream."""
+        return self.received, self.consumed, self.durable, self.saved
+
+    def acknowledge(self) -> tuple[Point, Point, Point, Point]:
         """Return the progress, and record that it is acknowledged."""
-        self.acknowledged = progress = (self.received, self.consumed, self.durable)
+        self.acknowledged = progress = self.progress
         self.unacknowledged, self.ack_at = 0, None
         return progress
 
