@@ -22,6 +22,7 @@ from synergy_nb.events import SkippedLines
 from synergy_nb.plan.operators.sources import GENERATED, HEARTBEAT, TIME_UNITS, TRACE_SCHEMAS
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces import nexmark, packets
+from synergy_nb.traces._ahead import one_ahead
 from synergy_nb.traces._time_order import RowStore, Times, TimeSurvey, sized
 from synergy_nb.traces._typed_columns import Tally
 from synergy_nb.traces.text_files import UTF8, check_encoding
@@ -217,7 +218,7 @@ def read_once(
     rows, _ = params["batch"], _lateness(params)
     trace, tally = open_trace(params), Tally()
     try:
-        take(sized(_rising(trace.judged(tally)), rows))
+        take(one_ahead(sized(_rising(trace.judged(tally)), rows), "trace-rows"))
     except _OutOfOrder:
         return False
     _tell(trace, tally, skipped)

@@ -10,11 +10,11 @@ import codecs
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from synergy_nb.plan.terms.units import did_you_mean
+from synergy_nb.traces._ahead import one_ahead
 
 __all__ = [
     "BLOCK",
@@ -161,12 +161,7 @@ def pieces(path: Path, encoding: str = UTF8) -> Iterator[bytes]:
     Raises ValueError if the file is empty, packed by another program than gzip, damaged, cut off, or no text in this
     encoding.
     """
-    source = _in_utf8(_pieces(path, BLOCK, encoding), path, encoding)
-    with ThreadPoolExecutor(1, thread_name_prefix="trace-bytes") as ahead:
-        coming = ahead.submit(next, source, None)
-        while (piece := coming.result()) is not None:
-            coming = ahead.submit(next, source, None)
-            yield piece
+    return one_ahead(_in_utf8(_pieces(path, BLOCK, encoding), path, encoding), "trace-bytes")
 
 
 def whole_lines(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, bytes]]:

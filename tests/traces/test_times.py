@@ -95,6 +95,24 @@ def test_times_of_other_years_are_none_for_python_has_none_and_polars_panics() -
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("first", "others"),
+    [
+        ("2026-01-31T12:34:56.123456", ["2026-02-30T12:34:56.123456", "2026-01-31 12:34:56.123456"]),
+        ("2026-01-31T12:34:56.123456", ["2026-01-31T12:34:56.12345Z", "2026-01-31T12:34:56.1+0200"]),
+        ("2026-01-31T12:34:56.123456", [" 2026-01-31T12:34:56.12345", "2026-1-031T12:34:56.123456"]),
+        ("2026-01-31 12:34:56", ["2026-01-31 24:00:00", "2026-01-31T12:34:60", "0000-01-31 12:34:56"]),
+        ("2026-01-31T12:34:56Z", ["2026-01-31T12:34:56.", "1969-12-31T23:59:59Z", "2026-01-31 12:34:56Z"]),
+        ("2026-01-31T12:34:56.123Z", ["2026-01-31T12:34:56.1234", "2026-01-31T12:34:56+0200"]),
+        ("2026-01-31T12:34:56.123456789", ["1969-12-31T23:59:59.999999999"]),
+    ],
+)
+def test_texts_that_are_equally_long_are_the_times_that_they_are_among_others(first: str, others: list[str]) -> None:
+    for values in ([first], *([first, other] for other in [*others, None])):
+        longer = times(pl.Series("t", [*values, "2026-01-31T12:34:56.1"]))
+        assert times(pl.Series("t", values)).to_list() == longer.to_list()[:-1]
+
+
 @pytest.mark.parametrize("digits", [3, 6, 9])
 @pytest.mark.parametrize("mark", [" ", "T"])
 @pytest.mark.parametrize("zone", ["", "Z"])
