@@ -108,7 +108,8 @@ def test_times_of_other_years_are_none_for_python_has_none_and_polars_panics() -
     ],
 )
 def test_texts_that_are_equally_long_are_the_times_that_they_are_among_others(first: str, others: list[str]) -> None:
-    for values in ([first], *([first, other] for other in [*others, None])):
+    pairs: list[list[str | None]] = [[first, other] for other in (first, *others, None)]
+    for values in pairs:
         longer = times(pl.Series("t", [*values, "2026-01-31T12:34:56.1"]))
         assert times(pl.Series("t", values)).to_list() == longer.to_list()[:-1]
 
