@@ -18,8 +18,11 @@ present rate of the peer. There are at most 50 pairs a second for each component
 some seconds at any rate. Another engine's pair is the time from the arrival of a tuple until the engine commits it.
 
 *Slack.* Each chunk that arrives is evaluated by equation 3.1 with the age of its oldest tuple. The predicted time of
-the component itself is renewed every 50 ms at most. Tuples persistently without slack are reported at once, and again
-once a second as long as that lasts.
+the component itself is renewed every 50 ms at most, and only with the reports where the tuple has more than a minute
+left. Tuples persistently without slack are reported at once, and again once a second as long as that lasts.
+
+*When it is computed.* The rate of the present second is predicted when somebody asks for it, from the latest rates of
+ancestors: what came before these was of no use to anybody.
 
 A component that the peer has just started has no rate before its first whole second, and no pairs until then.
 """
@@ -53,6 +56,7 @@ COUNT_S: Final = 1.0  # seconds between two counts of tuples
 # seconds after a count at which predictions are reported: by then the rates of ancestors have arrived
 REPORT_AT: Final = 0.5
 RENEWAL_S: Final = 0.05  # least time between two predictions of the same execution time, seconds
+AMPLE_S: Final = 60.0  # seconds of slack from which on a prediction is renewed with the reports only
 PAIR_S: Final = 0.02  # least time between two pairs of one component, seconds
 REPEAT_S: Final = 1.0  # seconds between two reports of the same component without slack
 ANCESTORS: Final = 32  # maximum number of rates of ancestors that a chunk carries: those of the nearest ones
@@ -66,17 +70,17 @@ class ComponentPredictions:
     """Measured rates and execution times of one component, and the predictions from them."""
 
     __slots__ = (
-        "_ages", "_arrived", "_counts", "_fresh", "_held", "_latest", "_marks", "_own", "_pair_at", "_pending",
-        "_persistence", "_rates", "_renew_at", "_repeat_at", "_taken", "_tuples", "_weight", "age", "ancestors",
-        "began", "carried", "carries", "component", "departure_limit", "deviations", "peer", "predicted_rate",
-        "processing", "rate", "slack", "speed", "time", "times",
+        "_ages", "_counts", "_fresh", "_held", "_latest", "_marks", "_own", "_pair_at", "_pending", "_persistence",
+        "_predicted_rate", "_rates", "_renew_at", "_repeat_at", "_taken", "_tuples", "_weight", "age", "ancestors",
+        "arrivals", "began", "carried", "carries", "component", "departure_limit", "deviations", "peer", "processing",
+        "rate", "slack", "speed", "time", "times",
     )  # fmt: skip
 
     def __init__(self, component: Component, peer: PeerPredictions) -> None:
         self.component = component
         self.peer = peer
         self.rate = 0.0  # input rate of the last whole second, tuples/s
-        self.predicted_rate = PredictedRate(0.0)  # predicted input rate of the present second
+        self._predicted_rate: PredictedRate | None = PredictedRate(0.0)  # None: not since the last rates arrived
         self.processing, self.speed = component.processing, component.speed
         self.times = ExecutionTimes(floor=self.processing)  # pairs of the peer's total rate and execution times
         # predicted execution time t̂_e
@@ -102,7 +106,7 @@ class ComponentPredictions:
         self._marks: deque[tuple[dict[int, int], float]] = deque(maxlen=MARKS)  # ends of later counts, and their rates
         self._fresh = False  # whether there is a rate that no chunk has carried yet
         self.carries = False  # whether there is one, or will be once the tuples of a count are executed
-        self._arrived = 0  # tuples since the last count
+        self.arrivals = 0  # tuples since the last count
         self._counts = 0  # counts since its first tuple, of which the first does not cover a whole second
         self._pair_at = self._renew_at = self._repeat_at = -math.inf
         self._pending: deque[tuple[int, int, float, list[Chunk]]] = deque(maxlen=PENDING)
@@ -119,14 +123,16 @@ class ComponentPredictions:
         """Count tuples that arrived."""
         if now >= self.peer.next_count:
             self.peer.advance(now)
-        self._arrived += tuples
+        self.arrivals += tuples
 
     def count(self) -> None:
         """End a second: the tuples that arrived in it are the next rate."""
-        if not self._counts and not self._arrived:
+        if not self._counts and not self.arrivals:
             return
+        if self._predicted_rate is None:  # its error is found by what has come
+            self._predicted_rate = self._predict_rate()
         self._counts += 1
-        self.rate, self._arrived = self._arrived / COUNT_S, 0
+        self.rate, self.arrivals = self.arrivals / COUNT_S, 0
         self.processing = self.component.processing
         self.times.set_floor(self.processing)
         self.speed = self.component.speed
@@ -137,7 +143,7 @@ class ComponentPredictions:
             self._marks.append((positions, self.rate))
             self.carries = True
         self.carried = {}
-        self._predict_rate()
+        self._predicted_rate = None
         self._compare()
 
     def _compare(self) -> None:
@@ -147,14 +153,20 @@ class ComponentPredictions:
         self._taken.clear()
         self._held = None if self.time.basis == "growing backlog" or self.times.last is None else self.time.seconds
 
-    def _predict_rate(self) -> None:
+    @property
+    def predicted_rate(self) -> PredictedRate:
+        """Predicted input rate of the present second, from the rates of ancestors that have arrived."""
+        if self._predicted_rate is None:
+            self._predicted_rate = self._predict_rate()
+        return self._predicted_rate
+
+    def _predict_rate(self) -> PredictedRate:
         if self._counts < 2 or not self.peer.config.predict:
-            self.predicted_rate = PredictedRate(self.rate)
-        else:
-            self.predicted_rate = self._rates.predict(self.carried)
+            return PredictedRate(self.rate)
+        return self._rates.predict(self.carried)
 
     def _carry(self, rates: Iterable[CarriedRate]) -> None:
-        """Predict the rate of the present second from the rates of ancestors that have arrived."""
+        """Take the rates of ancestors that have arrived, from which the rate of the present second follows."""
         known = self.ancestors
         found = False
         for each in rates:
@@ -164,7 +176,7 @@ class ComponentPredictions:
             self.carried[each.component] = each.rate
         if found:
             self._rates.set_ancestors(sorted(known, key=known.__getitem__)[:ANCESTORS])
-        self._predict_rate()
+        self._predicted_rate = None
 
     def _read(self, rates: Iterable[CarriedRate]) -> None:
         """Take over the rates that came with an executed chunk."""
@@ -193,7 +205,7 @@ class ComponentPredictions:
 
     def rates(self, share: float) -> tuple[float, float]:
         """Rate so far in the present second, of which a share has passed, and expected rate of it, tuples/s."""
-        arrived, left = self._arrived / COUNT_S, 1.0 - share
+        arrived, left = self.arrivals / COUNT_S, 1.0 - share
         present = arrived + left * self.rate
         return present, arrived + left * self.predicted_rate.rate if self.peer.config.predict else present
 
@@ -219,7 +231,7 @@ class ComponentPredictions:
         if finished < self._pair_at or self._counts < 2:
             return
         self._pair_at = finished + PAIR_S
-        self.peer.renew(finished)
+        self.peer.renew_rate(finished)
         seconds = max(finished - arrived, 0.0)
         self.times.observe(self.peer.rate, seconds)
         self._taken.append(seconds)
@@ -281,11 +293,14 @@ class ComponentPredictions:
         self._tuples += rows
         if self.departure_limit is None:
             return
-        if now >= self._renew_at:
-            self._renew_at = now + RENEWAL_S
-            self.peer.renew(now)
-            self.predict()
-        self.slack = self.departure_limit - age - self.time.seconds
+        left = self.departure_limit - age
+        if left - self.time.seconds < AMPLE_S:
+            self.peer.note_scarce()
+            if now >= self._renew_at:
+                self._renew_at = now + RENEWAL_S
+                self.peer.renew(now)
+                self.predict()
+        self.slack = left - self.time.seconds
         if self._persistence.add(now, self.slack) and now >= self._repeat_at:
             self._repeat_at = now + REPEAT_S
             self.peer.violations.append(
@@ -350,6 +365,7 @@ class PeerPredictions:
         self._limits: dict[str, Mapping[str, float]] = {}
         self._second = self.next_count = -math.inf  # beginning of the present second, and its end
         self._renew_at = self._report_at = -math.inf
+        self._scarce = False  # whether tuples since the last report had so little slack that it has to be predicted
 
     def take_violations(self) -> list[SlackViolation]:
         """Return the violations that have not been taken yet."""
@@ -402,7 +418,7 @@ class PeerPredictions:
         if now < self._renew_at:
             return
         self._renew_at = now + RENEWAL_S
-        share = min(max(now - self._second, 0.0) / COUNT_S, 1.0)
+        share = self._share(now)
         rate = predicted = work = 0.0
         for each in self._components.values():
             component = each.component
@@ -414,6 +430,29 @@ class PeerPredictions:
                     work += expected * each.rise() * each.processing
         self.rate, self.predicted_rate, self.expected_load = rate, predicted, work
 
+    def renew_rate(self, now: float) -> None:
+        """Compute the present total rate, if that was long ago; where slack is scarce, all that :meth:`renew` does."""
+        if self._scarce:
+            self.renew(now)
+            return
+        self.advance(now)
+        if now < self._renew_at:
+            return
+        self._renew_at = now + RENEWAL_S
+        left, rate = 1.0 - self._share(now), 0.0
+        for each in self._components.values():
+            if each.component.feeds:
+                rate += each.arrivals / COUNT_S + left * each.rate
+        self.rate = rate
+
+    def note_scarce(self) -> None:
+        """Note that a tuple has little slack: until the next report, what is expected is computed all the time."""
+        self._scarce = True
+
+    def _share(self, now: float) -> float:
+        """Return the share of the present second that has passed."""
+        return min(max(now - self._second, 0.0) / COUNT_S, 1.0)
+
     def tick(self, now: float) -> list[PeerPrediction]:
         """Count what is due, and report if that is due."""
         if self.due is None or now < self.due:
@@ -423,7 +462,7 @@ class PeerPredictions:
         if now < self._report_at - COUNT_S / 2:
             return []
         self._report_at = now + self.config.report
-        self._renew_at = now
+        self._renew_at, self._scarce = now, False
         self.renew(now)
         known = (self._components[key] for key in sorted(self._components))
         working = [each for each in known if each.component.feeds and not each.component.failed]
