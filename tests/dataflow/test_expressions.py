@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow._expressions import _POLARS, compile_expression, compile_node
-from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.dataflow._expressions import _POLARS, compile_expression, compile_node, direct_condition
+from synergy_nb.dataflow.tuples import EPOCH, TYPES
 from synergy_nb.plan.sql import sql
 from tests.expression_cases import (
     DATED,
@@ -273,6 +274,38 @@ def test_a_condition_without_columns_filters_all_rows() -> None:
     assert TABLE.filter(compile_expression("0 IN (0) AND s IN (NULL)", SCHEMA)).height == 0
     for text in ("NULL", "CASE WHEN p THEN NULL END", "coalesce(NULL, NULL)", "least(NULL)", "NULL = NULL"):
         assert TABLE.filter(compile_expression(text, SCHEMA, "bool")).height == 0, text
+
+
+CONDITION_COLUMNS = {"i": "int", "f": "float", "s": "str", "b": "bool", "t": "time"}
+CONDITION_VALUES: dict[str, list[Any]] = {
+    "i": [None, -2, 0, 1, 5, 2**62],
+    "f": [None, math.nan, -1.5, 0.0, -0.0, 0.1, 2.5, math.inf],
+    "s": [None, "", "a", "b", "aé"],
+    "b": [None, True, False],
+    "t": [None, EPOCH, EPOCH + dt.timedelta(days=18_000)],
+}
+
+
+def test_a_condition_on_the_columns_themselves_selects_what_its_query_does() -> None:
+    """All pairs of values, as single rows, too: Polars repeats a single value where it compares it with a column."""
+    rows = list(itertools.islice(itertools.product(*CONDITION_VALUES.values()), 0, None, 7))
+    schema = {name: TYPES[kind] for name, kind in CONDITION_COLUMNS.items()}
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    compared = [f"{each} {sign} {other}" for sign in ("=", "<>", "<", "<=", ">", ">=")
+                for each, other in [("i", "1"), ("-2", "i"), ("f", "0.1"), ("f", "1"), ("f", "f"), ("s", "'a'"),
+                                    ("s", "s"), ("i", "i"), ("t", "t")]]  # fmt: skip
+    joined = ["b", "NOT b", "b = b", "NOT (i > 1 AND f < 2.5)", "i > 1 OR f > 0.1", "b AND s = 'a' OR NOT f > 0.0"]
+    for text in compared + joined:
+        query, direct = compile_expression(text, CONDITION_COLUMNS, "bool"), direct_condition(text, CONDITION_COLUMNS)
+        assert direct is not None, text
+        assert direct(table).equals(table.select(mask=query).to_series(), null_equal=True), text
+        for row in (0, 1, 40):
+            assert direct(table[row]).to_list() == table[row].select(query).to_series().to_list(), text
+
+
+@pytest.mark.parametrize("text", ["i > 1.5", "i > f", "i / 2 > 1", "s LIKE 'a%'", "1 > 2", "TRUE", "b IS NULL", "NULL"])
+def test_other_conditions_need_a_query(text: str) -> None:
+    assert direct_condition(text, CONDITION_COLUMNS) is None
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from synergy_nb.dataflow._expressions import compile_expression
+from synergy_nb.dataflow._expressions import compile_expression, direct_condition
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan.sql.sql import growth
 from synergy_nb.plan.terms.column_types import family
 
+DIRECT_ROWS: Final = 1024  # rows of a table from which on a query selects faster than column by column
 ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated to be as large as the whole batch
 
 __all__ = ["Delay", "Filter", "Project", "Sample", "Unnest", "splitmix64"]
@@ -28,10 +29,17 @@ class Filter(OperatorLogic):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._where = compile_expression(context.params["where"], context.inputs[0], "bool")
+        self._direct = direct_condition(context.params["where"], context.inputs[0])
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Return the rows that fulfil the condition."""
-        return (table.filter(self._where),)
+        if self._direct is None or table.height >= DIRECT_ROWS:
+            return (table.filter(self._where),)
+        mask = self._direct(table)
+        selected = mask.sum()
+        if selected == table.height:
+            return (table,)
+        return (pl.DataFrame([column.filter(mask) for column in table.get_columns()]),) if selected else ()
 
 
 @implements("project")
