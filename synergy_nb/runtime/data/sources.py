@@ -38,6 +38,9 @@ __all__ = ["FeedThread", "PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream
 
 AHEAD = 2  # number of items that a reading thread may be ahead of the emitted ones
 LOOKS = 0.2  # seconds after which a waiting thread looks whether the pace has changed
+# rows below which a batch is encoded on the loop's thread: for each of its writes the thread of a source waits for the
+# interpreter
+FEW_ROWS = 64
 BEHIND = 0.005  # seconds after which an item is overdue and merged with others
 
 Sample: TypeAlias = tuple[str, str, float]
@@ -71,6 +74,7 @@ class SourceFeed:
         # encoder of a chunk; None: chunks are not encoded. It may change while the feed emits
         self.encode: Callable[[Chunk], None] | None = None
         self._most = most
+        self.encodes_from = 0  # rows of a batch from which on the feed encodes it; others are encoded as they are sent
 
     def prepare(self) -> None:
         """Prepare to emit; once, before :meth:`start`."""
@@ -113,7 +117,8 @@ class SourceFeed:
         following, position, born = item, self.point.position, max(born, self._released)
         if item.position != position or item.born != born:
             following = msgspec.structs.replace(item, position=position, born=born)
-        chunks = cut(following, self.point, encode=self.encode, most=self._most)
+        few = isinstance(following, Batch) and following.rows < self.encodes_from
+        chunks = cut(following, self.point, encode=None if few else self.encode, most=self._most)
         if chunks:
             self.point = chunks[-1].end
         return chunks
@@ -162,6 +167,7 @@ class FeedThread(SourceFeed):
         self._loop = loop
         self._failed = failed
         self._skipped = skipped
+        self.encodes_from = FEW_ROWS
         self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item that the thread may read
         for _ in range(AHEAD):
             self._permits.put(None)
