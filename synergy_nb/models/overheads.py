@@ -63,8 +63,7 @@ __all__ = [
 SOURCE: Final = "source"
 HOP: Final = "hop"
 LINK: Final = "link"
-#: Kind of the operator that each calibration measures: a query of Polars, which filters of few rows are not.
-REFERENCE: Final = "project"
+REFERENCE: Final = "filter"
 FADING_COUNT: Final = 100  # effective number of observations of the fading mean and variance
 OUTLIER: Final = 5.0  # standard deviations from the mean to which outliers are clipped
 EARLY: Final = 9  # number of first observations, which are clipped to a multiple of their median

@@ -1,7 +1,7 @@
 """Calibration: measures a wake-up, and each kind of operator on a few tuples, while no stream runs.
 
 A thread sleeps until a due time, as the thread of a paced source does, and passes an item to the event loop. There a
-projection processes a batch of two tuples, a frame with it is decoded, and then one of the other kinds of operators, in
+filter processes a batch of two tuples, a frame with it is decoded, and then one of the other kinds of operators, in
 turn, processes tuples until it has a result. The times are added to :class:`~synergy_nb.models.overheads.Overheads`: at
 short intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
 projection knows the machine before the first tuple, and is updated when other work slows the machine down. Once
