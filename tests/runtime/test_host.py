@@ -50,7 +50,7 @@ async def test_a_query_gives_all_results_in_order(filter_at: str, discipline: st
         :-1
     ]
     assert pair.finished == [("app", "sink")]
-    qos = pair.net["a"].sink("app").qos()
+    qos = pair.net["a"].qos("app")
     assert (qos["tuples"], qos["limit_s"], qos["miss_rate"], qos["finished"]) == (1500, 120.0, 0.0, True)
     assert 0 < qos["delay_p50_s"] <= qos["delay_p99_s"] < DEADLINE
     assert qos["tuples_per_s"] > 0

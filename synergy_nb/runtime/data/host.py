@@ -536,12 +536,13 @@ class Host:
 
         await sink.arrival(there, seconds)
 
-    def sink(self, application: str, operator: str | None = None) -> DeliveredSink:
-        """Return a sink of an application at this peer; None: its only one here.
+    def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
+        """Return the quality of service of a sink since it began, see :meth:`DeliveredSink.qos`."""
+        return dict(self._sinks.find(application, operator).qos())
 
-        Raises ``LookupError`` if there is no such sink.
-        """
-        return self._sinks.find(application, operator)
+    def mean_delay(self, application: str, operator: str) -> float | None:
+        """Return the mean delay of the tuples of a sink since it began, seconds; None before the first."""
+        return self._sinks.find(application, operator).mean_delay
 
     def sinks(self, application: str) -> list[DeliveredSink]:
         """Return the sinks of an application at this peer."""

@@ -99,8 +99,7 @@ class _Measured:
     __slots__ = ("late", "qos")
 
     def __init__(self) -> None:
-        # sink of this peer to the function that returns its quality of service, also after it has ended
-        self.qos: dict[str, Callable[[], dict[str, Any]]] = {}
+        self.qos: dict[str, dict[str, Any]] = {}  # sink of this peer to its last measurement
         self.late: dict[str, int] = {}  # source to the number of late rows
 
 
@@ -290,11 +289,10 @@ class Service:
             self.runtime.report_soon(driver.SinksEnded(application))
 
     def _measured(self, application: str, operator: str, _measured: dict[str, Any]) -> None:
-        sink = self.host.sink(application, operator)
         if application in self.synergy.requests:
-            self._measurements[application].qos[operator] = sink.qos
-        if sink.mean_delay is not None:
-            self.runtime.report(driver.DelayMeasured(application, sink.mean_delay))
+            self._measurements[application].qos[operator] = self.host.qos(application, operator)
+        if (delay := self.host.mean_delay(application, operator)) is not None:
+            self.runtime.report(driver.DelayMeasured(application, delay))
 
     def _link_down(self, address: str, reason: str) -> None:
         """Send unacknowledged data again after a link has failed, and check whether the other peer lives."""
@@ -493,7 +491,7 @@ class Service:
             request.reason,
             request.roles,
             0.0 if request.began is None else request.began - request.submitted,
-            {sink: qos() for sink, qos in of.qos.items()},
+            dict(of.qos),
             dict(of.late),
             dict(request.skipped),
             needs_spark=request.on_spark,

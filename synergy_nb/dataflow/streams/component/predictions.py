@@ -447,7 +447,9 @@ class PeerPredictions:
 
     def note_scarce(self) -> None:
         """Note that a tuple has little slack: until the next report, what is expected is computed all the time."""
-        self._scarce = True
+        if not self._scarce:
+            self._scarce = True
+            self._renew_at = -math.inf  # the last renewal may have been one of the rate alone
 
     def _share(self, now: float) -> float:
         """Return the share of the present second that has passed."""
