@@ -18,7 +18,7 @@ present rate of the peer. There are at most 50 pairs a second for each component
 some seconds at any rate. Another engine's pair is the time from the arrival of a tuple until the engine commits it.
 
 *Slack.* Each chunk that arrives is evaluated by equation 3.1 with the age of its oldest tuple. The predicted time of
-the component itself is renewed every 50 ms at most, and only with the reports where the tuple has more than a minute
+the component itself is renewed every 50 ms at most, and only with the reports where tuples have more than a minute
 left. Tuples persistently without slack are reported at once, and again once a second as long as that lasts.
 
 *When it is computed.* The rate of the present second is predicted when somebody asks for it, from the latest rates of
@@ -57,6 +57,7 @@ COUNT_S: Final = 1.0  # seconds between two counts of tuples
 REPORT_AT: Final = 0.5
 RENEWAL_S: Final = 0.05  # least time between two predictions of the same execution time, seconds
 AMPLE_S: Final = 60.0  # seconds of slack from which on a prediction is renewed with the reports only
+SCARCE_S: Final = 2.0  # seconds after a tuple with less slack during which the peer's expected load is renewed
 PAIR_S: Final = 0.02  # least time between two pairs of one component, seconds
 REPEAT_S: Final = 1.0  # seconds between two reports of the same component without slack
 ANCESTORS: Final = 32  # maximum number of rates of ancestors that a chunk carries: those of the nearest ones
@@ -295,7 +296,7 @@ class ComponentPredictions:
             return
         left = self.departure_limit - age
         if left - self.time.seconds < AMPLE_S:
-            self.peer.note_scarce()
+            self.peer.note_scarce(now)
             if now >= self._renew_at:
                 self._renew_at = now + RENEWAL_S
                 self.peer.renew(now)
@@ -365,7 +366,7 @@ class PeerPredictions:
         self._limits: dict[str, Mapping[str, float]] = {}
         self._second = self.next_count = -math.inf  # beginning of the present second, and its end
         self._renew_at = self._report_at = -math.inf
-        self._scarce = False  # whether tuples since the last report had so little slack that it has to be predicted
+        self._scarce_until = -math.inf  # time until which all that is expected is computed, seconds
 
     def take_violations(self) -> list[SlackViolation]:
         """Return the violations that have not been taken yet."""
@@ -432,7 +433,7 @@ class PeerPredictions:
 
     def renew_rate(self, now: float) -> None:
         """Compute the present total rate, if that was long ago; where slack is scarce, all that :meth:`renew` does."""
-        if self._scarce:
+        if now < self._scarce_until:
             self.renew(now)
             return
         self.advance(now)
@@ -445,11 +446,11 @@ class PeerPredictions:
                 rate += each.arrivals / COUNT_S + left * each.rate
         self.rate = rate
 
-    def note_scarce(self) -> None:
-        """Note that a tuple has little slack: until the next report, what is expected is computed all the time."""
-        if not self._scarce:
-            self._scarce = True
+    def note_scarce(self, now: float) -> None:
+        """Note that a tuple has little slack: for some time, all that is expected is computed all the time."""
+        if now >= self._scarce_until:
             self._renew_at = -math.inf  # the last renewal may have been one of the rate alone
+        self._scarce_until = now + SCARCE_S
 
     def _share(self, now: float) -> float:
         """Return the share of the present second that has passed."""
@@ -464,7 +465,7 @@ class PeerPredictions:
         if now < self._report_at - COUNT_S / 2:
             return []
         self._report_at = now + self.config.report
-        self._renew_at, self._scarce = now, False
+        self._renew_at = now
         self.renew(now)
         known = (self._components[key] for key in sorted(self._components))
         working = [each for each in known if each.component.feeds and not each.component.failed]
