@@ -15,7 +15,9 @@ from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, sourc
 from synergy_nb.reporting.application_list import UnknownApplication
 from synergy_nb.runtime.client import async_cluster
 from synergy_nb.runtime.client._lease_renewals import LeaseRenewals
+from synergy_nb.runtime.client.async_application import ANSWERED_S
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.data.deliveries import POLL
 from synergy_nb.runtime.process.requests import Listed, RenewLeases, pack, unpack
 from tests.waiting import DEADLINE, asked_until
 
@@ -236,6 +238,11 @@ def test_stop_collects_the_results_that_wait_at_the_sinks(cluster: Cluster) -> N
     assert application.results().height == tuples > 0
     assert application.head(3).equals(application.results().head(3))
     assert list(application) == []
+
+
+def test_a_client_waits_longer_than_a_peer_that_waits_itself() -> None:
+    """If not, ``stop()`` on a busy machine returned before a destination had what had arrived."""
+    assert ANSWERED_S > POLL
 
 
 def test_a_stopped_endless_stream_returns_the_results_so_far(cluster: Cluster) -> None:

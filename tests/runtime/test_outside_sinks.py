@@ -27,7 +27,7 @@ from synergy_nb.runtime.data import _outside_sinks, host
 from synergy_nb.runtime.data.host import Host
 from tests.connectors.broken_disk import FailingDisk
 from tests.two_hosts import Pair, deployment, numbers, play, reading, trace
-from tests.waiting import until
+from tests.waiting import turns, until
 
 on_loop = play
 PEERS = {"source": "a", "filter": "b", "sink": "a"}
@@ -255,8 +255,10 @@ async def test_nothing_is_written_that_the_backup_does_not_have(monkeypatch: pyt
     await until(lambda: arrived(pair.net["a"]))
     component = pair.net["a"].hosting.components["app", "sink"]
     await until(lambda: component.log.end.until == END)
-    await pair.net["a"].flush("app")
-    assert (held.rows, pair.finished) == (0, []), "the backup has not heard of it"
+    flushed = asyncio.ensure_future(pair.net["a"].flush("app"))
+    await turns(20)
+    assert (held.rows, pair.finished, flushed.done()) == (0, [], False), "the backup has not heard of it"
     pair.net["b"].carry_out(order)
-    await until(lambda: pair.finished)
+    await flushed
     assert held.rows == 500
+    await until(lambda: pair.finished)

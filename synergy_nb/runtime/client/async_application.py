@@ -87,6 +87,7 @@ __all__ = ["AsyncApplication"]
 #: End of the name of a file to the method that writes such a file.
 METHODS: Final = {".parquet": "to_parquet", ".csv": "to_csv", ".jsonl": "to_jsonl", ".ndjson": "to_jsonl"}
 LOOKS_S: Final = 0.1  # seconds between two looks whether another plan has caught up
+ANSWERED_S: Final = 10.0  # seconds for an answer of a peer that waits for something there, for `POLL` at most
 DECIDED: Final = 130.0  # seconds for which a peer is waited for that composes an application anew
 COLLECTED = 64 << 20  # most bytes that stop() collects: as much as a sink retains
 
@@ -180,7 +181,7 @@ class AsyncApplication(LedApplication):
     async def _next_state(self) -> ApplicationState:
         """Return the state as soon as it has changed, or the present one after some seconds."""
         try:
-            answer = await self.cluster.request(self.origin, "wait", pack(ApplicationId(self.id)), 10.0)
+            answer = await self.cluster.request(self.origin, "wait", pack(ApplicationId(self.id)), ANSWERED_S)
         except ClosedClusterError:
             raise
         except ClusterError:
@@ -1002,13 +1003,14 @@ class AsyncApplication(LedApplication):
                 self._cut_short = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
             try:
                 for peer in sorted({self.sink_peer(sink) for sink in self.plan.sinks}):
-                    await self.cluster.request(peer, "halt", pack(ApplicationId(self.id)))
+                    await self.cluster.request(peer, "halt", pack(ApplicationId(self.id)), ANSWERED_S)
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
                 self._cut_short += await self._not_written()
             except ClosedClusterError:
                 raise
-            except ClusterError:  # a dead origin retains nothing
-                pass
+            except ClusterError as error:  # a dead peer retains nothing
+                if self._destinations():
+                    self._cut_short.append(f"rows that had arrived may not be in their destination: {error}")
             self.stopped = True
         self.cluster.forget(self.id)
         try:
@@ -1019,9 +1021,13 @@ class AsyncApplication(LedApplication):
             raise
         self.last = unpack(answer, ApplicationState)
 
+    def _destinations(self) -> set[str]:
+        """Return the sinks that have a destination."""
+        return {sink for sink in self.plan.sinks if self.plan.operators[sink].params.get("to") is not None}
+
     async def _not_written(self) -> list[str]:
         """Return notices about the destinations that do not have all that has arrived."""
-        sinks = {sink for sink in self.plan.sinks if self.plan.operators[sink].params.get("to") is not None}
+        sinks = self._destinations()
         if not sinks or self.last.status not in LASTING:
             return []
         found = (await explained(self.cluster, self.last)).stalls

@@ -246,7 +246,7 @@ class OutsideSink:
                 return
             if self._chunks():
                 continue
-            if self._flush:
+            if self._flush and (self._left or not self._waits_for_copies()):
                 self._flush = False
                 self._flushed.set()
                 continue
@@ -263,9 +263,20 @@ class OutsideSink:
 
     def _chunks(self) -> list[Chunk]:
         """Return the next chunks: those that all copies have, so that nobody makes others of them after a death."""
+        return self._rows.after(self._reader.read_to, min(self._safe(), self._arrived()))
+
+    def _waits_for_copies(self) -> bool:
+        """Whether results have arrived that some copy does not have yet."""
+        return self._safe() < self._arrived()
+
+    def _safe(self) -> Point:
+        """Return the point up to which all copies have the results."""
+        return self._component.log.confirmed(self._component.copy_holders.confirming)
+
+    def _arrived(self) -> Point:
+        """Return the point up to which results have arrived that are to be written."""
         upto = self._upto()
-        safe = self._component.log.confirmed(self._component.copy_holders.confirming)
-        return self._rows.after(self._reader.read_to, safe if upto is None else min(safe, upto))
+        return self._component.log.end if upto is None else upto
 
     async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
         return await self._loop.run_in_executor(self._thread, call, *arguments)
