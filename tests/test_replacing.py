@@ -11,7 +11,7 @@ import pytest
 
 from synergy_nb import ClusterError, NotAdmitted, PlanError, Simulation, csv, plan, source
 from synergy_nb.plan import Plan, Stream
-from synergy_nb.plan.derived.plan_changes import change_of
+from synergy_nb.plan.derived.plan_changes import change_of, check_replacement
 
 WHOLE: dict[str, Any] = {"count": 4000, "speed": 0}
 
@@ -24,9 +24,9 @@ def large(least: int, **stated: Any) -> Plan:
     return packets(**stated).filter(f"bytes > {least}", id="large").sink("r", id="out")
 
 
-def counts(least: int, window: str, **stated: Any) -> Plan:
+def counts(least: int, window: str, asked: str | None = None, **stated: Any) -> Plan:
     found = packets(**stated).filter(f"bytes > {least}", id="large")
-    return found.count(window=window, id="n").sink("r", id="out", delay="5 s")
+    return found.count(window=window, id="n").sink("r", id="out", delay="5 s", availability=asked)
 
 
 def joins(within: str, **stated: Any) -> Plan:
@@ -118,6 +118,28 @@ def test_joins_have_all_of_their_partners_after_the_point() -> None:
     assert of_one_point(simulation, rows, joins("1 s", **WHOLE), joins("2 s", **WHOLE))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(None, "degree 2"), ("active 2", "ordered 2"), ("degree 2", "99.9 %")])
+def test_a_plan_with_backups_survives_the_death_of_what_has_begun_anew(before: str | None, after: str) -> None:
+    simulation = Simulation(peers=6, seed=1)
+    application = simulation.submit(counts(100, "1 s", before))
+    application.head(3)
+    change = application.replace(counts(100, "2 s", after))
+    assert (change.kept, change.anew) == ({"packets": "packets"}, ("large", "n"))
+    (replicated,) = application.notices
+    alone = application.graph["packets"]
+    assert replicated.startswith(f"Replicas cover large, n. The application ends when {alone} (packets")
+    assert replicated in str(application.explain())
+    dies = application.graph["n"]
+    assert dies != alone
+    simulation.kill(dies)
+    simulation.run(20.0)
+    assert (application.status, application.graph["n"] == dies) == ("running", False)
+    application.stop()
+    found = application.results()
+    assert of_one_point(simulation, found, *(counts(100, length, **WHOLE) for length in ("1 s", "2 s")))
+
+
 def test_what_is_refused_leaves_the_application_as_it_is() -> None:
     simulation = Simulation(peers=3, seed=1)
     application = simulation.submit(counts(100, "1 s"))
@@ -136,9 +158,9 @@ def test_what_is_refused_leaves_the_application_as_it_is() -> None:
         "operator 'in', id: .*in.*; expected the sinks of the plan that runs: out": packets()
         .count(window="1 s")
         .sink("r", id="in"),
-        "availability: 'backups or replicas'": packets()
+        "availability: 'active replicas'; expected none or backups of the new plan": packets()
         .count(window="1 s")
-        .sink("r", id="out", availability="degree 2"),
+        .sink("r", id="out", availability="active 2"),
     }
     for text, each in wrong.items():
         with pytest.raises(PlanError, match=text):
@@ -167,6 +189,14 @@ def test_a_change_says_what_goes_on_what_begins_anew_and_how_long_it_takes() -> 
     assert (application.id, list(simulation.applications)) == (former, [former])
     old, new = (of_two_sinks(least) for least in (9, 8))
     assert (change_of(old, new).anew, change_of(old, new).seconds) == (("f",), 0.0)
+    alike = counts(100, "2 s", "active 2", availability="active 2")
+    with pytest.raises(
+        PlanError, match="operator 'packets', availability: 'active 2'; expected none of r-1, as the so"
+    ):
+        check_replacement("r-1", alike, counts(100, "3 s"))
+    backed = counts(100, "3 s", "degree 2")
+    assert change_of(counts(100, "2 s"), backed).kept == {"packets": "packets"}
+    assert change_of(counts(100, "2 s"), backed, durable=True).kept == {"packets": "packets", "large": "large"}
     change = change_of(latest(1400), latest(1300))
     assert change.stateless == ("j",)
     assert "without what they would remember: j" in str(change)
@@ -190,5 +220,9 @@ def test_destinations_are_the_same_before_and_after_a_change() -> None:
     for text, each in wrong.items():
         with pytest.raises(PlanError, match=text):
             change_of(old, each)
+    with pytest.raises(
+        PlanError, match=r"availability: 'that of the plan'; expected that of operators of the new plan"
+    ):
+        check_replacement("r-1", old, few.sink(id="out", to=rows, at="peer-1", availability="degree 2"))
     with pytest.raises(PlanError, match=r"to: .*rows.csv.*; expected none"):
         change_of(packets().sink(id="out"), packets().sink(id="out", to=rows))

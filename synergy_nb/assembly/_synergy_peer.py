@@ -52,6 +52,7 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.derived.stream_sharing import provider
 from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, TAP
 
 
@@ -340,7 +341,11 @@ class SynergyPeer:
 
     def _offers(self, plan: Plan, operator: str) -> bool:
         """Whether this peer has the component of an operator."""
-        return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
+        node = plan.operators[operator]
+        if node.kind == TAP:
+            made = provider(node, self.peer.address)
+            return made is not None and self._running(made, "") is not None
+        return node.kind == "sink" or component_name(plan, operator) in self.probing.offers
 
     def _overloaded(self, overloaded: bool) -> None:
         """Record that the load of this peer has entered or left the highest level."""

@@ -165,9 +165,9 @@ class Requests(Mapping[str, Request]):
                 request, f"{routes} routes lead from its sources to its sinks; at most {MAX_ROUTES} can be probed"
             )
             return
-        # the other deciders place every operator of the plan, so nothing is shared; nor is it by an application that
-        # has to be restarted as it is
-        if decided_by != "composed" or self._session.config.durable:
+        # the other deciders place every operator of the plan, so nothing is shared, but by one that takes the place of
+        # another; nor is anything by an application that has to be restarted as it is
+        if (decided_by != "composed" and not beside) or self._session.config.durable:
             request.found([self._alternatives.as_requested(name, plan)])
         else:
             self._claims.claim(request)

@@ -63,6 +63,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.replication_techniques import technique_sentences
+from synergy_nb.plan.operators.catalogue import TAP
 
 Placed = Callable[[Roles | None, str], None]
 """Callback for the graphs λ and ρ, or for None and the reason."""
@@ -246,7 +247,8 @@ class PlacementOrigin(Protocol):
         backed_up = components_of(plan)
         for name, operator in plan.operators.items():
             entries = found.get(component_name(plan, name), ())
-            able = tuple(entry.host for entry in entries if not self.membership.is_dead(entry.host))
+            offering = operator.params["providers"] if operator.kind == TAP else [entry.host for entry in entries]
+            able = tuple(host for host in offering if not self.membership.is_dead(host))
             if operator.at is not None:
                 at = operator.at if operator.at in hosts else named.get(operator.at)
                 if at is None or (operator.kind != "sink" and at not in able):

@@ -19,6 +19,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.memory_estimates import held
 from synergy_nb.plan.checks.trace_facts import TraceFacts
 from synergy_nb.plan.derived.coarser_windows import WINDOWS, finer_streams, read_windows
+from synergy_nb.plan.derived.plan_changes import apart
 from synergy_nb.plan.derived.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.derived.stream_containment import PARTS, Container, containers, read_parts
 from synergy_nb.plan.derived.stream_sharing import Provider, is_live, reduced, sharable_points
@@ -204,11 +205,17 @@ class Alternatives:
     def beside(
         self, application: str, plan: Plan, found: DirectoryEntries, streams: Collection[tuple[str, str]]
     ) -> list[Alternative]:
-        """The alternative of a plan that reads no source of its own, but streams of these (application, operator)."""
+        """The alternative of a plan that reads no source of its own, but streams of these (application, operator).
+
+        If any operator is to have replicas, all begin anew, on the engines that they name.
+        """
         entries = {name: tuple(each for each in several if _of(each) in streams) for name, several in found.items()}
-        shared = sharing_alternative(plan, entries, self._is_dead, everything=True)
+        alone = apart(plan)
+        shared = sharing_alternative(plan, entries, self._is_dead, everything=True, without=alone)
         if shared is None or set(shared.plan.sources) - shared.shared.keys():
             return []
+        if alone:
+            return [shared._replace(plan=self.as_requested(application, shared.plan).plan)]
         return [self._planned(application, shared, found, {})]
 
     def _planned(

@@ -18,6 +18,7 @@ __all__ = [
     "Degrees",
     "Technique",
     "asks_for_active",
+    "asks_for_replicas",
     "degrees",
     "is_replicable",
     "is_taken_over",
@@ -145,6 +146,18 @@ def _asked(operator: Operator, qos: QoS) -> Availability:
     if operator.availability is not None:
         return parse_availability(operator.availability)
     return Availability(None, qos.degree, qos.active, qos.synchronized, qos.ordered)
+
+
+def asks_for_replicas(operator: Operator, qos: QoS) -> bool:
+    """Whether an operator of a plan is to have replicas, as many as a share of the time asks for or a stated number.
+
+    >>> asked = QoS(availability=0.99)
+    >>> [asks_for_replicas(Operator(kind, kind), asked) for kind in ("source", "filter", "sink")]
+    [False, True, False]
+    """
+    own = operator.availability is not None
+    by_share = qos.availability is not None and not own and operator.kind != "source" and is_taken_over(operator)
+    return by_share or max(degrees(operator, qos)) > 1
 
 
 def sums_exactly(operator: Operator, operators: Iterable[Operator], qos: QoS) -> bool:

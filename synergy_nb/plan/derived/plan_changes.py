@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from synergy_nb.plan.checks.replica_degrees import asks_for_active, asks_for_replicas, degrees
 from synergy_nb.plan.checks.validation import Operator, PlanError, Problem, event_time_of
 from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.plan.derived.source_readers import readers_of
@@ -21,7 +22,7 @@ from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.units import format_duration, type_of
 
-__all__ = ["PlanChange", "change_of", "check_replacement"]
+__all__ = ["PlanChange", "apart", "change_of", "check_replacement"]
 
 
 class PlanChange(NamedTuple):
@@ -93,8 +94,29 @@ class PlanChange(NamedTuple):
         return str(self)
 
 
-def change_of(old: Plan, new: Plan) -> PlanChange:
+def apart(plan: Plan) -> frozenset[str]:
+    """Operators whose streams only the plan itself makes: where any is to have replicas, all but the sources.
+
+    A component that goes on for others after the end of its application has no copies. So the peers whose deaths end
+    the application are those of sources and sinks, as if the plan had been submitted.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> large = source("packets").filter("bytes > 9", availability="degree 2").project("link")
+    >>> sorted(apart(large.sink())), sorted(apart(source("packets").filter("bytes > 9").sink()))
+    (['filter', 'project', 'sink'], [])
+    """
+    operators = plan.operators.items()
+    asks = any(asks_for_replicas(each, plan.qos) for _, each in operators)
+    return frozenset(name for name, each in operators if asks and each.kind != "source")
+
+
+def change_of(old: Plan, new: Plan, *, durable: bool = False) -> PlanChange:
     """Compare a plan with one that is to take its place.
+
+    ``durable``: whether it goes on from a durable folder, so that no streams have to be shared: elsewhere all but the
+    sources begins anew where the new plan asks for replicas.
 
     Raises ``PlanError`` if it cannot: it is no plan, it has other sinks, or a source that the old one has not.
 
@@ -114,8 +136,12 @@ def change_of(old: Plan, new: Plan) -> PlanChange:
         raise PlanError([Problem("", "plan", type_of(given), expected)])
     if problems := [*_problems(old, new)]:
         raise PlanError(problems)
-    made = {old.stream_name(name): name for name, each in old.operators.items() if each.kind != "sink"}
-    kept = {name: made[stream] for name in _made(new) if (stream := new.stream_name(name)) in made}
+    shared = [name for name in _made(old) if durable or _may_be_shared(old, name)]
+    made = {old.stream_name(name): name for name in shared}
+    alone = frozenset() if durable else apart(new)
+    kept = {
+        name: made[stream] for name in _made(new) if name not in alone and (stream := new.stream_name(name)) in made
+    }
     anew = tuple(name for name in _made(new) if name not in kept)
     settling = {name: _settles(new, name) for name in anew}
     going = set(kept.values())
@@ -135,6 +161,14 @@ def change_of(old: Plan, new: Plan) -> PlanChange:
 
 def _made(plan: Plan) -> list[str]:
     return [name for name, each in plan.operators.items() if each.kind != "sink"]
+
+
+def _may_be_shared(plan: Plan, operator: str) -> bool:
+    """Whether other applications may read a stream: of a plan with active replicas only those of single sources."""
+    each = plan.operators[operator]
+    return not asks_for_active(plan.operators.values(), plan.qos) or (
+        each.kind == "source" and degrees(each, plan.qos).active == 1
+    )
 
 
 def _problems(old: Plan, new: Plan) -> Iterable[Problem]:
@@ -211,11 +245,14 @@ def check_replacement(application: str, old: Plan, new: Plan, *, durable: bool =
             if each.params.get("connector") == "python":
                 expected = f"another source {of}, as the program gives these rows to one plan"
                 problems.append(Problem(name, "connector", repr(each.params["connector"]), expected))
-        if not durable and decider_of(plan, "composed") != "composed":
-            expected = f"none {of}: streams of operators with backups or replicas are not shared"
-            problems.append(Problem("", "availability", "backups or replicas", expected))
-        if durable and decider_of(plan, "composed") == "active":
-            expected = f"none or backups {of}, such as 'degree 2', as a durable cluster replaces the plan"
+            if not durable and each.kind == "source" and asks_for_replicas(each, plan.qos):
+                expected = f"none {of}, as the source goes on without copies"
+                problems.append(Problem(name, "availability", each.availability, expected))
+            if not durable and each.kind == "sink" and asks_for_replicas(each, plan.qos):
+                expected = f"that of operators {of} instead, as a sink that goes on in a destination has no backup"
+                problems.append(Problem(name, "availability", "that of the plan", expected))
+        if decider_of(plan, "composed") == "active" and (durable or plan is new):
+            expected = f"none or backups {of}, such as 'degree 2'"
             problems.append(Problem("", "availability", "active replicas", expected))
     if problems:
         raise PlanError(problems)

@@ -52,7 +52,7 @@ def transitions(application: str, old: Plan, new: Plan, number: int, taken: Coll
     >>> list(found.new.operators), found.both.transition.joined
     (['s', 'large', 'n_2', 'out'], ('n_2', 'out'))
     """
-    change = change_of(old, new)
+    change = change_of(old, new, durable=True)
     ids = _ids(new, change.kept, {*old.operators, *taken})
     started: dict[str, Operator] = {}  # operators that begin anew, by their new ids
     used: dict[str, Operator] = {}  # all that the new plan needs, by their new ids

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan.checks.replica_degrees import asks_for_active, degrees, is_replicable, read_twice_problem
 from synergy_nb.plan.checks.validation import Operator
-from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import KINDS, TAP
 from synergy_nb.plan.query_plan import Plan
 
 __all__ = ["Agreement", "agreement", "agreement_text", "agreements", "readings", "stated_order"]
@@ -154,7 +154,7 @@ def stated_order(plan: Plan, operator: str) -> tuple[tuple[str, bool], ...]:
         return tuple(
             dict([("window_start", False), *(key for key in keys if key[0] not in ("time", "window_end"))]).items()
         )
-    if not KINDS[node.kind].preserves_order:
+    if node.kind == TAP or not KINDS[node.kind].preserves_order:  # of a stream of others no order is known
         return ()
     order = stated_order(plan, node.inputs[0])
     for number, (name, _) in enumerate(order):

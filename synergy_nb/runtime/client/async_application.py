@@ -778,8 +778,8 @@ class AsyncApplication(LedApplication):
         Raises
         ------
         PlanError
-            If the plan cannot take the place of the old one: it has other sources, sinks or destinations, backups or
-            replicas, or rows that a program gives.
+            If the plan cannot take the place of the old one: it has other sources, sinks or destinations, active
+            replicas, a sink or a source with backups, or rows that a program gives.
         NotAdmitted
             If the peers refuse it, with the numbers; the old plan goes on.
         ClusterError
@@ -787,8 +787,8 @@ class AsyncApplication(LedApplication):
             of the old one, which goes on.
         """
         plan = with_readers_apart(plan)
-        change = change_of(self.plan, plan)
         state = await self.state()
+        change = change_of(self.plan, plan, durable=state.durable)
         check_replacement(self.id, self.plan, plan, durable=state.durable)
         patience = duration("timeout", timeout)
         if (status := state.status) not in LASTING:
