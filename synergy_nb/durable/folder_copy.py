@@ -113,6 +113,11 @@ class FolderCopy:
         self._requested: set[int] = set()
         self._packs: dict[int, str] = {}  # pieces of the announced snapshot, and the file that each is written to
 
+    @property
+    def makes_again(self) -> bool:
+        """Whether the component makes the same output again: that it is received does not say that it is written."""
+        return self._unsaved is not None
+
     def begin(self) -> Subscribe:
         """Return the subscription to the output, and to the snapshots, of the component."""
         since = self._copy.merge.received if self._copy.merge.joined else None

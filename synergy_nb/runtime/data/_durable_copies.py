@@ -8,16 +8,18 @@ the same write is tried again later, and the streams wait as for any backup that
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from synergy_nb.dataflow.deployments import FOLDER, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
-from synergy_nb.dataflow.streams.log.frames import Frame
+from synergy_nb.dataflow.streams.log.frames import Ack, Frame, PieceReply
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder
@@ -31,6 +33,7 @@ __all__ = ["DurableCopies"]
 
 SOON_S: Final = 0.1  # seconds until a write is tried again for the first time; doubled each time
 LATE_S: Final = 10.0  # longest time until it is tried again, seconds
+TOGETHER: Final = 4  # most pieces of states that are written at a time: rows of others may wait for the same disk
 SAID: Final = 3  # number of tries that are journaled, and after that each power of two
 
 Key = tuple[str, str]
@@ -42,6 +45,11 @@ class _Waiting(NamedTuple):
     output: Output
     todo: ComponentWork
     on_spark: bool = False  # whether Spark keeps a state of it, too, in the same folder
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether it has a piece of a large state."""
+        return any(isinstance(each.frame, PieceReply) for each in self.todo.work.writes)
 
 
 class DurableCopies:
@@ -75,7 +83,8 @@ class DurableCopies:
         self._read: set[tuple[str, str, int]] = set()  # application, operator and epoch of those that have been read
         self._unfenced = Counter[str]()  # application to how often the disk did not take what is left before a reading
         self._outdated_outputs: set[Output] = set()  # of components here from whose files somebody else goes on
-        self._waiting: deque[_Waiting] = deque()  # what is to be written
+        self._waiting: list[_Waiting] = []  # what is to be written
+        self._others_next = True  # whether what comes next is of components that write no pieces, if there are such
         self._unwritten: Counter[Output] = Counter()  # number of these, by output
         self._files: dict[str, DiskFiles] = {}  # application to its files; for the thread alone
         self._busy = False
@@ -205,8 +214,10 @@ class DurableCopies:
         if copy is None or copy.output != output:
             return
         kept = copy.take(frame, self._clock())
-        if not kept.writes and not self._unwritten[output]:
-            self._loop.call_soon(self._answer, output, kept)  # after what calls this one
+        if not kept.writes and (copy.makes_again or not self._unwritten[output]):
+            # what is made again is not written: a source would wait for the disk, as it waits for each of its readers
+            answers = [_unwritten(each) for each in kept.answers] if self._unwritten[output] else kept.answers
+            self._loop.call_soon(self._answer, output, kept._replace(answers=answers))  # after what calls this one
             return
         self._unwritten[output] += 1
         component = self._hosting.components.get((output.application, output.operator))
@@ -217,21 +228,32 @@ class DurableCopies:
     def _next(self) -> None:
         if not self._busy and self._waiting and not self._closed:
             self._busy = True
-            self._thread.submit(self._write, list(self._waiting))
+            self._thread.submit(self._write, self._batch())
+
+    def _batch(self) -> list[_Waiting]:
+        """What is written next: in turn a few pieces of states, and all that is of other components.
+
+        What is of one component is written in its order, and nothing relies on any other order.
+        """
+        large = {each.output for each in self._waiting if each.is_piece}
+        others = [each for each in self._waiting if each.output not in large]
+        pieces = [each for each in self._waiting if each.output in large][:TOGETHER]
+        found = (others or pieces) if self._others_next else (pieces or others)
+        self._others_next = found is pieces
+        return found
 
     def _write(self, batch: list[_Waiting]) -> None:
         """Write in the thread, as far as the disk takes it."""
-        done, left, outdated, error = list[_Waiting](), list[_Waiting](), dict[Output, int](), ""
+        done, outdated, error = list[_Waiting](), dict[Output, int](), ""
         for application in dict.fromkeys(each.output.application for each in batch):
             works = [each for each in batch if each.output.application == application]
             on_spark = any(each.on_spark for each in works)
             number, problem, fences = self._write_of(application, [each.todo for each in works], on_spark=on_spark)
             done += works[:number]
-            left += works[number:]
             outdated |= {each.output: epoch for each in works if (epoch := each.todo.outdated_by(fences))}
             if problem is not None:
                 error = self._said(problem)
-        self._on_loop(self._written, done, left, outdated, error)
+        self._on_loop(self._written, done, outdated, error)
 
     def _write_of(self, application: str, todo: list[ComponentWork], *, on_spark: bool) -> CarriedOut:
         files = self._files.setdefault(application, self._folder.files(application))
@@ -250,11 +272,10 @@ class DurableCopies:
     def _said(self, problem: OSError) -> str:
         return f"{str(self._folder.path)!r}: {problem.strerror or problem}"
 
-    def _written(self, done: list[_Waiting], left: list[_Waiting], outdated: dict[Output, int], error: str) -> None:
+    def _written(self, done: list[_Waiting], outdated: dict[Output, int], error: str) -> None:
         self._busy = False
-        for _ in (*done, *left):
-            self._waiting.popleft()
-        self._waiting.extendleft(reversed(left))
+        gone = {id(each) for each in done}
+        self._waiting = [each for each in self._waiting if id(each) not in gone]
         for output, epoch in outdated.items():
             self._end(output, epoch)
         for output, (_, _, work), _ in done:
@@ -310,3 +331,8 @@ class DurableCopies:
         self._closed = True
         await self._loop.run_in_executor(None, self._thread.shutdown)
         self._folder.unlock()
+
+
+def _unwritten(answer: Frame) -> Frame:
+    """An answer that says nothing of snapshots, the last of which may not be written yet."""
+    return msgspec.structs.replace(answer, snapshot=-1) if isinstance(answer, Ack) else answer

@@ -187,8 +187,9 @@ class Exchange:
             return
         log = component.log
         # output that is not made again is retained until it is saved: who moves has to have what readers may need
-        kept = FOLDER in component.copy_holders.confirming and ack.saved is not None
-        durable = ack.saved if kept and ack.saved is not None else ack.durable
+        durable = ack.durable
+        if ack.saved is not None and FOLDER in component.copy_holders.confirming:
+            durable = ack.saved
         log.acknowledge(ack.reader, ack.received, ack.consumed, durable, now=now, saved=ack.saved)
         if ack.received < log.end or log.size > log.little or component.copy_holders.numbers:
             self.flush(component, now)
@@ -413,7 +414,7 @@ class Exchange:
         """Send the acknowledgements that are due after an execution, or after copies have covered more."""
         self._outbox.touched[component.key] = None
         for number, port in component.ports.items():
-            if port.progress == port.acknowledged:
+            if (port.received, port.consumed, port.durable, port.saved) == port.acknowledged:
                 continue
             if port.unacknowledged >= self._limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number)

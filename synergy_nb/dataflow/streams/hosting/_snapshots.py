@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
 FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, and that has read little
 RARE_S: Final = 5.0  # longest time between two snapshots for which producers retain nothing, seconds
-# processor time of a snapshot in a folder, in that of its encoding: its records and the disk take half as much again
-WRITTEN: Final = 1.5
+WRITTEN: Final = 2.5  # processor time of a snapshot in a folder, in that of its encoding: records and the disk, too
 LITTLE: Final = 256  # parts of what is retained, of which it has read less than one then
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the processor time that snapshots may take

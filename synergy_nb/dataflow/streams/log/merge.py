@@ -438,14 +438,9 @@ class Port(InOrder):
         """Acknowledge at a time in seconds, unless that is done earlier."""
         self.ack_at = at
 
-    @property
-    def progress(self) -> tuple[Point, Point, Point, Point]:
-        """Points up to which it has received, executed, need not request again, and has saved its stream."""
-        return self.received, self.consumed, self.durable, self.saved
-
     def acknowledge(self) -> tuple[Point, Point, Point, Point]:
         """Return the progress, and record that it is acknowledged."""
-        self.acknowledged = progress = self.progress
+        self.acknowledged = progress = (self.received, self.consumed, self.durable, self.saved)
         self.unacknowledged, self.ack_at = 0, None
         return progress
 
