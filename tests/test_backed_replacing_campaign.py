@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any, Final
 
 import polars as pl
@@ -97,7 +98,8 @@ def checked(seed: int) -> bool:
     *times, last = sorted({row[0] for row in rows})
     rows = [row for row in rows if row[0] < last]  # of the last time, not all may be there
     before, after = (sorted(simulation.submit(change.plan(which, whole=True)).results().rows()) for which in (0, 1))
-    until = times if replaced else [last]
+    # the time of the change, up to which rows are of the old plan: that of a row, or before one of the new plan
+    until = [*times, *(time - timedelta(microseconds=1) for time in times)] if replaced else [last]
     assert any(
         rows
         == [row for row in before if row[0] <= time and row[0] < last] + [row for row in after if time < row[0] < last]
