@@ -46,6 +46,16 @@ class Rights(msgspec.Struct, frozen=True, gc=False, array_like=True):
         others = {name: each for name, each in self.shared.items() if name != user}
         return Rights(self.owner, others if right is None else {**others, user: right}, self.changes + 1)
 
+    def passed_to(self, user: str) -> Rights:
+        """The rights to what a user submits in its place: all others keep theirs, its owner as one who may control it.
+
+        >>> passed = Rights("ann", {"bob": "read", "eve": "control"}).passed_to("eve")
+        >>> passed.owner, passed.shared
+        ('eve', {'bob': 'read', 'ann': 'control'})
+        """
+        others = {**self.shared, self.owner: CONTROL}
+        return Rights(user, {name: right for name, right in others.items() if name not in ("", user)})
+
 
 OWNED: Final = Rights()  # rights to what an owner of the cluster has submitted, or somebody who is not identified
 

@@ -132,8 +132,9 @@ class Requests(Mapping[str, Request]):
                 raise ValueError(
                     f"application: {beside!r}; expected none, as no streams are shared in a durable cluster"
                 )
-        if beside:  # it goes on as long as the one whose place it is to take
-            lease = self._requests[beside].lease if beside in self._requests else lease
+        rights = Rights(user)
+        if beside in self._requests:  # it goes on as long as the one whose place it is to take, and for the same users
+            lease, rights = self._requests[beside].lease, self._requests[beside].rights.passed_to(user)
         self._discard_ended()
         if len(self._requests) >= MAX_RETAINED:
             raise ValueError(
@@ -142,7 +143,7 @@ class Requests(Mapping[str, Request]):
             )
         request = Request(
             name, plan, decided_by, self._peer.now,
-            spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names, rights=Rights(user),
+            spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names, rights=rights,
             epoch=epoch, beside=beside,
         )  # fmt: skip
         self._requests[name] = request

@@ -141,6 +141,20 @@ def test_a_guest_takes_the_place_of_what_he_may_control_alone() -> None:
         assert world.ask("ann", "submit", Submit("x", PLAN.to_bytes(), beside=name)) == DONE
 
 
+@pytest.mark.parametrize("user", ["", "ann"])
+def test_what_takes_the_place_of_an_application_is_for_those_who_might_use_that_one(user: str) -> None:
+    world = World()
+    world.share("of-bob", "ann", "control")
+    world.share("of-bob", "eve", "read")
+    world.peer.call(world.peer.synergy.requests.submit, "x", PLAN, user=user, beside="of-bob")
+    for one in ("ann", "bob"):
+        assert world.ask(one, "halt", ApplicationId("x")) == DONE
+    assert world.ask("eve", "fetch", ApplicationId("x")) == DONE
+    for one, operation in (("eve", "halt"), ("zoe", "fetch")):
+        with pytest.raises(NotAllowed, match="application: 'x' is not one that"):
+            world.ask(one, operation, ApplicationId("x"))
+
+
 def test_destinations_pass_between_what_a_guest_may_control() -> None:
     world = World()
     assert world.ask("ann", "change sinks", ChangeSinks("of-ann", "of-ann", 0)) == DONE
