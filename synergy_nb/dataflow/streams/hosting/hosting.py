@@ -470,13 +470,16 @@ class Hosting:
         self._standbys.link_down(peer, now)
         return self.settle(now)
 
-    def tick(self, now: float) -> list[Effect]:
-        """Do everything that is due."""
-        for key in self._timers.due(now):
+    def tick(self, now: float, early: float = 0.0) -> list[Effect]:
+        """Do everything that is due.
+
+        ``early``: seconds by which what is acknowledged may precede its time, where the driver has a turn anyway.
+        """
+        for key in self._timers.due(now + early):
             self._outbox.touch(*key)
             component = self._hosted.found.get(key)
             if component is not None:
-                self._exchange.tick(component, now)
+                self._exchange.tick(component, now, early)
             role = self._held.found.get(key)
             if role is not None and role.state is not RoleState.ACTIVE:
                 self._roles.tick(key, now)
