@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from synergy_experiments.bench.floor import floor
 from synergy_experiments.bench.measurements import Usage, machine_load, measurement
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Cluster
@@ -33,6 +34,7 @@ def growth(*, small: bool = False) -> dict[str, Any]:
     joined = [_ring(count) for count in rings]
     idle = _applications(peers, counts, seconds, rate=0.0)
     busy = _applications(peers, light, seconds, rate=LIGHT_RATE)
+    least = floor([_plan(number + 1, LIGHT_RATE, LIMIT) for number in range(light[-1])], peers, seconds)
     at_once = _applications(peers, light, seconds, rate=LIGHT_RATE, limit=None)
     first, last = idle["setup_first_s"], idle["setup_last_s"]
     detail = {
@@ -42,6 +44,8 @@ def growth(*, small: bool = False) -> dict[str, Any]:
         "idle": idle,
         "light": {**busy, "rate_of_each": LIGHT_RATE, "limit": LIMIT},
         "light_without_limit": at_once,  # whose tuples leave their sources when they are due
+        "floor": least,  # a bare program that moves the tuples of as many gathering applications
+        "light_to_floor": round(busy["cpu_s_a_second_each"] / max(least["cpu_s_a_second_each"], 1e-6), 3),
         "gathered_to_at_once": round(busy["cpu_s_a_second_each"] / max(at_once["cpu_s_a_second_each"], 1e-6), 3),
         "setup_last_to_first": round(last / first, 3),
         "targets": {"setup_last_to_first": 1.5, "idle_cpu_s_a_second": 0.002, "idle_memory_mb": 0.5},

@@ -52,7 +52,8 @@ DETAIL = {
     "flow": {"sizes"},
     "sim": {"sizes", "seconds"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
-    "growth": {"rings", "idle", "light", "light_without_limit", "gathered_to_at_once", "setup_last_to_first"},
+    "growth": {"rings", "idle", "light", "light_without_limit", "floor", "light_to_floor", "gathered_to_at_once"}
+    | {"setup_last_to_first"},
     "move": {"cases", "delay_ratio", "lost", "doubled"},
     "hotspots": {"policies", "with_state", "lost", "trace"},
     "state": {"keys", "ratio"},
