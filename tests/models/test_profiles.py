@@ -65,6 +65,17 @@ def test_a_stable_profile_is_published_once_and_again_after_a_change_by_a_quarte
         assert published.now["s"].items() >= changed.items()
 
 
+def test_a_rate_of_few_tuples_is_published_again_only_if_it_has_not_changed_by_chance() -> None:
+    """An average over 5 s of 4 tuples/s, as few as 20 tuples, has a standard deviation of .63."""
+    published = Published()
+    published.update(stats(rate=4.0))
+    published.update(stats(rate=5.5), stats(rate=2.5), times=1)
+    published.update(stats(rate=2.5), times=1)
+    assert len(published.all) == 1
+    published.update(stats(rate=6.0), times=1)
+    assert published.now["s"]["rate"] == 6.0
+
+
 def test_a_component_that_was_removed_needs_new_measurements() -> None:
     published = Published()
     published.update(stats())

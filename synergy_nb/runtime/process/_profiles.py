@@ -7,6 +7,7 @@ times are dropped, as the stream of the next plan may start at any time.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -18,6 +19,8 @@ from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.derived.stream_signatures import Rates, mean_rate, read, shortened, write
 
 CHANGE: Final = 0.25  # relative change of a value from which on it is published anew
+CHANCE: Final = 3.0  # standard deviations of a rate from which on a change of it is hardly one of counting alone
+AVERAGED_S: Final = 5.0  # seconds over which components average their rates, with exponentially decreasing weights
 STABLE_AFTER: Final = 5  # successive measurements before the first is published, as a start is not typical
 Profile: TypeAlias = dict[str, float | str]
 
@@ -46,7 +49,8 @@ class Profiles:
     ) -> None:
         # callback with a name and its `rate` (tuples/s of the stream), `cost` (seconds of one core for an input tuple),
         # `selectivity` (tuples out over tuples in) and `signature` (text with alternating rates), when one of them has
-        # changed by a quarter, in a signature the ratio of its highest rate to its mean: see `PublishedStreams.profile`
+        # changed by a quarter (a rate also by more than it varies by chance, in a signature the ratio of its highest
+        # rate to its mean): see `PublishedStreams.profile`
         self._publish = publish
         self._forget = forget  # callback with the name published least recently, when there are too many
         self._published: OrderedDict[str, dict[str, float]] = OrderedDict()  # numbers of each, by name
@@ -108,10 +112,20 @@ def _signature(segments: Sequence[Segment]) -> str:
 
 
 def _changed(before: Mapping[str, float] | None, now: Mapping[str, float]) -> bool:
-    """Whether a value is new, or differs by more than a quarter from the published one."""
+    """Whether a value is new, or differs by more than a quarter from the published one, and not by chance."""
     return before is None or any(
-        field not in before or abs(value - before[field]) > CHANGE * before[field] for field, value in now.items()
+        field not in before or abs(value - before[field]) > _tolerance(field, before[field])
+        for field, value in now.items()
     )
+
+
+def _tolerance(field: str, value: float) -> float:
+    """Return the difference up to which another value of a field counts as the same.
+
+    Of a Poisson stream the variance of such an average is its rate over twice the time constant.
+    """
+    by_chance = CHANCE * math.sqrt(value / (2.0 * AVERAGED_S)) if field == "rate" else 0.0
+    return max(CHANGE * value, by_chance)
 
 
 def _numbers(profile: Profile) -> dict[str, float]:
