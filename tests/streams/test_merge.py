@@ -367,16 +367,3 @@ def test_an_input_asks_its_producer_at_once_soon_again_and_then_less_and_less_of
     port.ask_again(5.0)
     port.asked(5.0)
     assert port.asks_at == pytest.approx(5.05), "after something has changed it begins anew"
-
-
-def test_an_acknowledgement_goes_earlier_if_it_is_of_one_frame_that_was_executed() -> None:
-    port = Port()
-    port.answered(0.0, 1.0, gap=False)
-    assert [port.acknowledges(now, 0.5) for now in (0.4, 0.5)] == [False, True]
-    assert [port.acknowledges(now, 0.0) for now in (0.9, 1.0)] == [False, True]
-    port.receive(0, chunk(batch(0, 1)))
-    assert [port.acknowledges(now, 0.5) for now in (0.9, 1.0)] == [False, True]
-    port.consume(port.first(None))
-    assert port.acknowledges(0.9, 0.5)
-    port.answered(0.2, 1.2, gap=False)  # a second frame: more may follow until it is due
-    assert [port.acknowledges(now, 0.5) for now in (0.9, 1.0)] == [False, True]

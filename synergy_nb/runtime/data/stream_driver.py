@@ -67,8 +67,6 @@ LIGHT_BYTES: Final = 1 << 20  # most memory that their execution may need
 HEAVY_SECONDS: Final = 0.05  # seconds of an execution from which on the loop's thread must not wait for it
 HEAVY_BYTES: Final = 64 << 20  # bytes of an execution from which on it is expected to take so long
 MOST_APART: Final = 64  # components that may wait for other processes at a time
-# seconds by which an acknowledgement may precede its time, where a turn takes place anyway: it waits for 50 ms
-EARLY_S: Final = 0.025
 TURN_SECONDS: Final = 1e-3  # time on the loop's thread before other tasks run
 
 Key = tuple[str, str]
@@ -338,8 +336,8 @@ class StreamDriver:
         if self._closed:
             return
         began = now = self._clock()
-        if self._timer_at is not None and self._timer_at <= now + EARLY_S:
-            self._carry_out(self.hosting.tick(now, EARLY_S))
+        if self._timer_at is not None and self._timer_at <= now:
+            self._carry_out(self.hosting.tick(now))
         hosting, changes = self.hosting, self.hosting.changes
         while True:
             emitted = self._given and self._emit(now)

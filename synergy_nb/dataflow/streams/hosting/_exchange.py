@@ -452,14 +452,14 @@ class Exchange:
                 at = cursor.resend_at
         return at
 
-    def tick(self, component: Component, now: float, early: float) -> None:
-        """Subscribe, acknowledge and retransmit where that is due; some acknowledgements ``early`` seconds before."""
+    def tick(self, component: Component, now: float) -> None:
+        """Subscribe, acknowledge and retransmit where that is due."""
         if component.failed:
             return
         for number, port in component.ports.items():
             if port.state is ASKING and port.peer and port.retry_at <= now:
                 self._ask(component, number, now)
-            if port.acknowledges(now, early):
+            if port.ack_at is not None and port.ack_at <= now:
                 self._acknowledge(component, number)
         silent = False
         for cursor in component.log.cursors.values():

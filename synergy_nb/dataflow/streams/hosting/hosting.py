@@ -470,16 +470,13 @@ class Hosting:
         self._standbys.link_down(peer, now)
         return self.settle(now)
 
-    def tick(self, now: float, early: float = 0.0) -> list[Effect]:
-        """Do everything that is due.
-
-        ``early``: seconds by which what is acknowledged may precede its time, where the driver has a turn anyway.
-        """
-        for key in self._timers.due(now + early):
+    def tick(self, now: float) -> list[Effect]:
+        """Do everything that is due."""
+        for key in self._timers.due(now):
             self._outbox.touch(*key)
             component = self._hosted.found.get(key)
             if component is not None:
-                self._exchange.tick(component, now, early)
+                self._exchange.tick(component, now)
             role = self._held.found.get(key)
             if role is not None and role.state is not RoleState.ACTIVE:
                 self._roles.tick(key, now)

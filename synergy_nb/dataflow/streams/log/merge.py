@@ -363,7 +363,7 @@ class Port(InOrder):
     (None, None, <InputState.CLOSED: 'closed'>)
     """
 
-    __slots__ = ("_wait_s", "ack_at", "acknowledged", "ahead", "former", "older", "peer", "retry_at", "single")
+    __slots__ = ("_wait_s", "ack_at", "acknowledged", "ahead", "former", "older", "peer", "retry_at")
 
     def __init__(self, since: Point | None = ORIGIN, *, late: bool = False, closed: bool = False) -> None:
         super().__init__(since, late=late)
@@ -373,7 +373,6 @@ class Port(InOrder):
         self._wait_s = RETRY_S  # between this question and the next
         # time in seconds of the next acknowledgement; None if there is nothing to acknowledge
         self.ack_at: float | None = None
-        self.single = False  # whether that is for a single frame: then it may go a little earlier
         # points that were acknowledged last: received, consumed, durable and saved
         self.acknowledged = (ORIGIN, ORIGIN, ORIGIN, ORIGIN)
         # epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their
@@ -427,19 +426,8 @@ class Port(InOrder):
         self._wait_s = RETRY_S
         if gap:
             self.missed(now)
-        self.single = self.ack_at is None
         if self.ack_at is None:
             self.ack_at = ack_at
-
-    def acknowledges(self, now: float, early: float) -> bool:
-        """Whether it acknowledges now: as that is due, or soon will be for a single frame that is executed.
-
-        ``early``: seconds by which the acknowledgement of such a frame may precede its time.
-        """
-        at = self.ack_at
-        if at is None or at > now + early:
-            return False
-        return at <= now or (self.single and self.consumed == self.received)
 
     def missed(self, now: float) -> None:
         """Subscribe again, as chunks are missing."""
