@@ -203,6 +203,8 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     assert shares[-1:] == [1.0] * (name in suite.LONG)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
     assert result["detail"].get("lost", 0) == result["detail"].get("doubled", 0) == 0
+    if name == "growth":
+        assert result["detail"]["floor"]["rows"] > 0
     for peer in result["peers"]:
         check(peer, peer["name"])
         assert peer["value"] > 0 or peer["detail"]["note"]
