@@ -22,7 +22,7 @@ from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.checks.trace_facts import TraceFacts
 from synergy_nb.plan.derived.gathering import LONGEST_S, STEP_S, gathering
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
-from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
+from synergy_nb.runtime.data.sources import FEW_ROWS, PeerFeed, PushFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from tests.runtime.emptied_feed import EmptiedFeed
 from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, table, trace
@@ -240,6 +240,7 @@ async def test_a_source_that_gathers_emits_what_is_due_at_common_instants(gather
     """Ten tuples a second, each with a promise, for four seconds: counted, as each chunk costs its way to the sink."""
     left: list[float] = []
     replay = Replay(pieces(40, 0.1), gathers=gathers)
+    replay.feed.encodes_from = 0
     replay.feed.encode = lambda chunk: left.extend([replay.now] * bool(chunk.rows))  # in the thread, as it leaves
     seen = await replay.whole()
     assert not replay.failures
@@ -252,6 +253,15 @@ async def test_a_source_that_gathers_emits_what_is_due_at_common_instants(gather
     for at, born in zip(left, births, strict=True):
         assert at - born <= gathers + 1e-6
         assert not gathers or at == 1000.0 or at / STEP_S == pytest.approx(round(at / STEP_S))
+
+
+async def test_the_thread_of_a_source_encodes_no_few_rows() -> None:
+    encoded: list[int] = []
+    for rows in (FEW_ROWS - 1, FEW_ROWS):
+        replay = Replay(iter([(0.0, Batch(table(0, rows), 0, 0.0)), (0.0, Punctuation(END, rows, 0.0))]))
+        replay.feed.encode = lambda chunk: encoded.extend([chunk.rows] * bool(chunk.rows))
+        await replay.whole()
+    assert encoded == [FEW_ROWS]
 
 
 async def test_a_source_that_gathers_stands_still_at_once_and_loses_nothing() -> None:

@@ -34,7 +34,7 @@ from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, con
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan.derived.gathering import leaving
 
-__all__ = ["FeedThread", "PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
+__all__ = ["FEW_ROWS", "FeedThread", "PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
 
 AHEAD = 2  # number of items that a reading thread may be ahead of the emitted ones
 LOOKS = 0.2  # seconds after which a waiting thread looks whether the pace has changed
