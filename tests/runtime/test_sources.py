@@ -258,7 +258,8 @@ async def test_a_source_that_gathers_emits_what_is_due_at_common_instants(gather
 async def test_the_thread_of_a_source_encodes_no_few_rows() -> None:
     encoded: list[int] = []
     for rows in (FEW_ROWS - 1, FEW_ROWS):
-        replay = Replay(iter([(0.0, Batch(table(0, rows), 0, 0.0)), (0.0, Punctuation(END, rows, 0.0))]))
+        items: list[tuple[float, Item]] = [(0.0, Batch(table(0, rows), 0, 0.0)), (0.0, Punctuation(END, rows, 0.0))]
+        replay = Replay(items)
         replay.feed.encode = lambda chunk: encoded.extend([chunk.rows] * bool(chunk.rows))
         await replay.whole()
     assert encoded == [FEW_ROWS]
