@@ -199,6 +199,7 @@ def spread(least: int, **stated: Any) -> Plan:
     return packets.filter(f"bytes > {least}", id="large", at="peer-4").sink("r", id="out", at="peer-2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_has_taken_the_place_of_another_plan_is_paused_and_led_on(seed: int) -> None:
     rng, plan = random.Random(seed), spread
@@ -230,6 +231,7 @@ def test_what_has_taken_the_place_of_another_plan_is_paused_and_led_on(seed: int
     assert_frame_equal(rows, known.filter((pl.col("time") <= cuts[1]) | (pl.col("bytes") > 1200)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [5.0, 20.0])
 def test_a_pause_waits_for_the_peers_of_an_ended_application_and_is_refused_if_one_does_not_answer(
     silent: float,
