@@ -192,8 +192,7 @@ def prepare(
     call = _Call(Path(out).absolute(), options, settings, tolerance, progress)
     check_folder(call.folder)
     found = [] if follow else raw_files(inputs)
-    compares = duplicates == "rows" or (duplicates == "files" and len(found) != 1)
-    with OpenedSession(spark, brief=not derive and not compares) as sessions:  # else Java sorts and compares rows
+    with OpenedSession(spark, brief=not derive) as sessions:  # else Java sorts rows, and compares them
         if follow:
             return _followed(call, inputs, sessions, pause)
         return call.made(found, sessions)
@@ -479,16 +478,18 @@ class _Job:
         alone = settings["duplicates"] == "files" and len({unit.file for unit in units}) == 1
         duplicates = "keep" if alone else settings["duplicates"]
         slices = {piece: slices_of(piece, hours) for piece in group.pieces}
-        stored = [stored_rows(work, unit) for unit in sorted(units, key=attrgetter("file", "part"))]
+        ordered = sorted(units, key=attrgetter("file", "part"))
+        stored = [stored_rows(work, unit) for unit in ordered]
         written: dict[int, tuple[Path, int]] = {}
-        if duplicates == "keep" and not self._derive and None not in slices.values():
+        if not self._derive and None not in slices.values():
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
             paths = {piece.start: target / f"{piece.start}.parquet" for piece in group.pieces}
             sortings = [
                 Sorting(
-                    str(paths[piece.start]), some or [], list(map(str, stored)),
-                    str(survey_path(work, piece.start, piece.hours, piece.rows, step)), step,
+                    str(paths[piece.start]), some or [],
+                    [(str(path), unit.file) for path, unit in zip(stored, ordered, strict=True)],
+                    str(survey_path(work, piece.start, piece.hours, piece.rows, step)), step, duplicates,
                 )
                 for piece, some in slices.items()
             ]  # fmt: skip

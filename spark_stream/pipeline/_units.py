@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan.terms.naming import internal
 from synergy_nb.traces.late_rows import behind
 from synergy_nb.traces.profiles.surveys import surveyed, to_bytes
 from synergy_nb.traces.raw_files import Malformed, RawLayout, Tally, lines_before, raw_tables
@@ -30,6 +31,8 @@ HOUR: Final = 3_600_000_000  # microseconds
 #: Latenesses of which it is counted how many rows come later than them, seconds.
 LATENESSES: Final = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
 _LATE: Final = tuple(round(each * 1e6) for each in LATENESSES)
+# columns beside those of the rows: number of the raw file, and of a row among those of its time
+_FILE, _FIRST = internal("file"), internal("first")
 _FULL: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -167,9 +170,10 @@ class Sorting(msgspec.Struct, frozen=True):
     target: str  # path of the file
     # hours since 1970 from which on, and before which, the rows are that are sorted together, one pair after the other
     slices: list[tuple[int, int]]
-    stored: list[str]  # paths of the rows of units, in the order of their files, and of the parts of each
+    stored: list[tuple[str, int]]  # rows of units: path and number of the raw file, in the order of files and parts
     survey: str  # path of the survey
     step: int  # microseconds of a period by which it counts rows
+    duplicates: str = "keep"  # which of equal rows are kept, see without_equals
 
 
 def write_sorted(sorting: Sorting, columns: Mapping[str, str]) -> None:
@@ -186,11 +190,40 @@ def _written(sorting: Sorting, columns: Mapping[str, str], writer: pq.ParquetWri
     """Yield slices that were sorted and written."""
     for low, high in sorting.slices:
         bounds = pl.Series([low * HOUR, high * HOUR], dtype=pl.Int64).cast(TYPES["time"])
-        rows = pl.scan_parquet(sorting.stored, glob=False, hive_partitioning=False)
-        rows = rows.filter((pl.col("time") >= bounds[0]) & (pl.col("time") < bounds[1]))
-        table = rows.select(*columns).sort("time", maintain_order=True).collect()
+        each = (
+            pl.scan_parquet(path, glob=False, hive_partitioning=False).select(*columns, pl.lit(file).alias(_FILE))
+            for path, file in sorting.stored
+        )
+        rows = pl.concat(each).filter((pl.col("time") >= bounds[0]) & (pl.col("time") < bounds[1]))
+        found = without_equals(rows.sort("time", maintain_order=True).collect(), sorting.duplicates)
+        table = found.drop(_FILE)
         writer.write_table(_arrow(table, writer.schema))
         yield table
+
+
+def without_equals(table: pl.DataFrame, duplicates: str) -> pl.DataFrame:
+    """Keep one of rows that are equal in all columns but the number of their file.
+
+    ``table``: rows by time, and those of equal times by file and place, so that the first one is kept; ``duplicates``:
+    ``files``: of rows of different files, as many as the file has that has most of them; ``rows``: of all rows, one;
+    ``keep``: all are kept.
+    """
+    if duplicates == "keep" or not table.height:
+        return table
+    again = (table.get_column("time").diff().cast(pl.Int64) == 0).fill_null(value=False)
+    near = (again | again.shift(-1, fill_value=False)).arg_true()  # only rows of one time can be equal
+    if near.is_empty():
+        return table
+    rows = table[near]
+    if duplicates == "files":  # the second of a file is equal to the second of another
+        rows = rows.with_columns(pl.int_range(pl.len()).over(rows.columns).alias(_FILE))
+    else:
+        rows = rows.drop(_FILE)
+    first = rows.with_row_index(_FIRST).unique(subset=rows.columns, keep="first").get_column(_FIRST)
+    kept = np.ones(table.height, np.bool_)
+    kept[near.to_numpy()] = False
+    kept[near.gather(first).to_numpy()] = True
+    return table.filter(pl.Series(kept))
 
 
 def parsed_or_said(

@@ -129,7 +129,7 @@ def typed(
         wrong[name] = missing if name in required else missing & ~empty
     if not wrong:
         return table, None
-    bad = pl.DataFrame(wrong).select(pl.any_horizontal(pl.all())).to_series()
+    bad = pl.DataFrame(wrong).select(pl.any_horizontal(pl.all())).to_series().alias("")  # a name may be a pattern
     where = bad.arg_true()
     if where.is_empty():
         return table, None

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.tables.column_kinds import column_kind
+from synergy_nb.plan.terms.naming import NO_PATTERN, is_pattern
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces._captures import (
     CAPTURE_COLUMNS,
@@ -116,6 +117,8 @@ def raw_layout(
     stated column, or its times state their zone.
     """
     layout = _layout(path, format, columns, time, encoding, quotes, unit)
+    if (wrong := next(filter(is_pattern, layout.schema), None)) is not None:
+        raise ValueError(f"{path}: column {wrong!r}; expected {NO_PATTERN}: state columns=... without it, or rename it")
     if layout.format == "counts":
         if start is None or step is None:
             raise ValueError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,6 +100,39 @@ def test_from_raw_logs_to_clean_rows_stopped_on_the_way_and_again(job: Job, tmp_
     assert contents(out) == before
     job(*inputs, out=tmp_path / "other", **arguments)
     assert contents(tmp_path / "other") == before
+
+
+@pytest.mark.parametrize("duplicates", ["files", "rows"])
+def test_equal_rows_are_kept_as_often_as_asked_by_polars_and_by_spark(
+    duplicates: str, job: Job, tmp_path: Path
+) -> None:
+    """Spark compares them where something is derived, Polars elsewhere; with odd names and values."""
+    chance = random.Random(5)
+    paths, files = [], list[Counter[tuple[str, ...]]]()
+    for name in "abc":
+        paths.append(tmp_path / f"{name}.csv")
+        lines = [
+            (f"{chance.randrange(3)}", chance.choice(["0.0", "-0.0", "NaN", "1.5", ""]), chance.choice(["x", '"', ""]))
+            for _ in range(60)
+        ]
+        quoted = [",".join([at, value, '""""' if text == '"' else text]) for at, value, text in lines]
+        paths[-1].write_text("\n".join(["time,a b,é", *quoted, ""]))
+        files.append(Counter((at, value.removeprefix("-"), text) for at, value, text in lines))
+    most = Counter[tuple[str, ...]]()
+    for each in files:
+        most |= each if duplicates == "files" else Counter(dict.fromkeys(each, 1))
+    found = {}
+    for derive in ({}, {"later": "time + INTERVAL 1 DAY"}):
+        columns = {"time": "time", "a b": "float", "é": "str"}
+        made = job(*paths, out=tmp_path / f"out-{len(derive)}", columns=columns, duplicates=duplicates, derive=derive)
+        rows = pl.concat(pl.read_parquet(tmp_path / f"out-{len(derive)}" / file) for file in made.files)
+        found[len(derive)] = [(at, str(value), text) for at, value, text, *_ in rows.rows()]
+        assert len(rows) == made.rows == most.total()
+    assert found[0] == found[1]
+    seen = Counter((at.strftime("%-S"), value.removeprefix("-"), text) for at, value, text in found[0])
+    assert seen == Counter(
+        {(at, value.replace("NaN", "nan") or "None", text): n for (at, value, text), n in most.items()}
+    )
 
 
 def test_more_files_are_added_as_if_all_had_been_there(job: Job, tmp_path: Path) -> None:

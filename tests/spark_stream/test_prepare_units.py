@@ -146,7 +146,7 @@ def test_wrong_arguments_are_refused_before_anything_is_written(
 
 @pytest.mark.parametrize(
     ("arguments", "brief"),
-    [({}, True), ({"duplicates": "keep"}, True), ({"duplicates": "rows"}, False), ({"derive": {"m": "n"}}, False)],
+    [({}, True), ({"duplicates": "rows"}, True), ({"derive": {"m": "n"}}, False)],
 )
 def test_java_compiles_only_quickly_where_it_has_little_to_execute(
     arguments: dict[str, Any], brief: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -161,9 +161,16 @@ def test_java_compiles_only_quickly_where_it_has_little_to_execute(
     monkeypatch.setattr(_opened_sessions, "Server", server)
     with pytest.raises(SparkUnavailable):
         prepare(path, out=tmp_path / "out", **arguments)
-    with pytest.raises(SparkUnavailable):
-        prepare(path, csv_file(tmp_path / "other", "1,1"), out=tmp_path / "out", duplicates="files")
-    assert asked == [brief, False]
+    assert asked == [brief]
+
+
+@pytest.mark.parametrize("name", ["*", "^x.*$"])
+def test_a_column_whose_name_means_several_is_refused_at_the_door(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "raw.csv"
+    path.write_text(f"time,{name}\n1,\n")
+    with pytest.raises(ValueError, match=r"raw.csv: column '.*'; expected a name other than '\*' and "):
+        prepare(path, out=tmp_path / "out", spark=ANYWHERE)
+    assert not (tmp_path / "out").exists()
 
 
 def test_several_files_cannot_have_counts(tmp_path: Path) -> None:
@@ -559,7 +566,7 @@ def test_a_file_of_the_result_is_sorted_slice_by_slice(tmp_path: Path, monkeypat
     target = tmp_path / "out.parquet"
     slices = slices_of(Piece(1, 2, 4), hours)
     assert slices == [(1, 2), (2, 3)]
-    stored = [str(stored_rows(tmp_path, unit)) for unit in units]
+    stored = [(str(stored_rows(tmp_path, unit)), unit.file) for unit in units]
     schema, survey = raw_layout(files[0]).schema, tmp_path / "a.survey"
     write_sorted(Sorting(str(target), slices, stored, str(survey), 1_000_000), schema)
     survey_file(target, tmp_path / "b.survey", schema, 1_000_000)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from synergy_nb.plan.sql import sql
 from synergy_nb.plan.terms.column_types import PLAIN, family
+from synergy_nb.plan.terms.naming import NO_PATTERN, is_pattern
 from synergy_nb.plan.terms.units import WrongValue, nearest
 
 __all__ = [
@@ -111,8 +112,8 @@ class Derivation:
         schema = dict.fromkeys(IMPLICIT if windowed else ("time",), "time")
         folded = {name.casefold(): name for name in IMPLICIT}
         for name, kind in columns.items():
-            if name == "*" or (name.startswith("^") and name.endswith("$")):
-                self.wrong(field, name, "a name other than '*' and '^...$', by which Polars means several columns")
+            if is_pattern(name):
+                self.wrong(field, name, NO_PATTERN)
                 continue
             other = folded.get(name.casefold())
             if other is not None:

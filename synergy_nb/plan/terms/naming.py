@@ -11,10 +11,11 @@ import unicodedata
 from collections.abc import Collection
 from typing import Any, Final
 
-__all__ = ["ID", "NAME", "folder_name", "internal", "is_id", "is_name", "suggested_id"]
+__all__ = ["ID", "NAME", "NO_PATTERN", "folder_name", "internal", "is_id", "is_name", "is_pattern", "suggested_id"]
 
 NAME: Final = "a name of 1 to 200 characters, without control characters"
 ID: Final = "an id of 1 to 100 characters: letters, digits, '_', '-', '.' and single spaces between words"
+NO_PATTERN: Final = "a name other than '*' and '^...$', by which Polars means several columns"
 _LONGEST_NAME: Final = 200
 _LONGEST_ID: Final = 100
 # categories of characters that cannot be printed: control characters, halves of pairs
@@ -47,6 +48,11 @@ def folder_name(application: str, most: int) -> str:
     """
     end = application[-most:]
     return re.sub(r"[/\\\0]", "%", end) if end.strip(".") else "%" * max(len(end), 1)
+
+
+def is_pattern(column: str) -> bool:
+    """Whether the name of a column means several ones in Polars."""
+    return column == "*" or (column.startswith("^") and column.endswith("$"))
 
 
 def internal(word: str) -> str:
