@@ -171,7 +171,7 @@ def epoch(folder: Path) -> int:
 def killed(folder: Path, kill: Kill, plan: Path | None) -> str:
     """Run a program for a while, and kill all of it; return what it said if it has ended by itself."""
     known, deadline = epoch(folder / "durable"), time.monotonic() + ENDS_S
-    arguments = [str(folder / "durable"), str(kill.peers), *(() if plan is None else [str(plan)])]
+    arguments = [str(folder / "durable"), str(kill.peers), "off", *(() if plan is None else [str(plan)])]
     command = [sys.executable, "-m", "tests.durable.durable_program", *arguments]
     with (folder / "programs.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
