@@ -173,7 +173,7 @@ class Sorting(msgspec.Struct, frozen=True):
     stored: list[tuple[str, int]]  # rows of units: path and number of the raw file, in the order of files and parts
     survey: str  # path of the survey
     step: int  # microseconds of a period by which it counts rows
-    duplicates: str = "keep"  # which of equal rows are kept, see without_equals
+    duplicates: str = "keep"  # which of equal rows are kept, see without_duplicates
 
 
 def write_sorted(sorting: Sorting, columns: Mapping[str, str]) -> None:
@@ -195,13 +195,13 @@ def _written(sorting: Sorting, columns: Mapping[str, str], writer: pq.ParquetWri
             for path, file in sorting.stored
         )
         rows = pl.concat(each).filter((pl.col("time") >= bounds[0]) & (pl.col("time") < bounds[1]))
-        found = without_equals(rows.sort("time", maintain_order=True).collect(), sorting.duplicates)
+        found = without_duplicates(rows.sort("time", maintain_order=True).collect(), sorting.duplicates)
         table = found.drop(_FILE)
         writer.write_table(_arrow(table, writer.schema))
         yield table
 
 
-def without_equals(table: pl.DataFrame, duplicates: str) -> pl.DataFrame:
+def without_duplicates(table: pl.DataFrame, duplicates: str) -> pl.DataFrame:
     """Keep one of rows that are equal in all columns but the number of their file.
 
     ``table``: rows by time, and those of equal times by file and place, so that the first one is kept; ``duplicates``:

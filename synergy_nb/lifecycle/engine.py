@@ -203,7 +203,8 @@ class Requests(Mapping[str, Request]):
     def hold(self, name: str, *, on: bool, answer: Callable[[str], None] = lambda _refusal: None) -> None:
         """Pause an application, or resume it.
 
-        ``answer``: function that is called once it is so, with an empty text, or with the reason of a refusal.
+        ``answer``: function that is called once its sources stand still, or go on, with an empty text, or else with the
+        reason of a refusal.
 
         Raises ``ValueError`` if the application does not run, or shares streams.
         """

@@ -61,7 +61,8 @@ class Holds:
     def hold(self, application: str, *, on: bool, answer: Callable[[str], None] = lambda _refusal: None) -> None:
         """Pause an application that this peer leads, or resume it; nothing happens if it is as asked for.
 
-        ``answer``: function that is called once it is so, with an empty text, or with the reason of a refusal.
+        ``answer``: function that is called once its sources stand still, or go on, with an empty text, or else with the
+        reason of a refusal.
 
         Raises ``ValueError`` if it shares streams with applications that run.
         """
