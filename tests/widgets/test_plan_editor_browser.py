@@ -596,6 +596,32 @@ def answer_by(answer: Callable[[Any], None], editor: PlanEditor, monkeypatch: py
     monkeypatch.setattr(editor, "on_page_message", received)
 
 
+def test_a_path_is_typed_while_the_folder_is_being_read(empty: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.csv").write_text("time,bytes\n1.5,2\n", "utf-8")
+    page, waiting = empty, list[Any]()
+    page.button("Open a data file…").click()
+    page.view.locator(".entries").get_by_role("button", name="some.csv").wait_for()
+    page.type("Escape")
+    answer_by(waiting.append, page.editor, monkeypatch)
+    page.button("Browse…").click()
+    typed = page.view.locator(".picker input")
+    typed.fill("gone.csv")
+    typed.press("Enter")
+    page.bare.until_here(lambda: len(waiting) == 2)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    folder, header = waiting
+    page.editor.on_page_message(header)
+    page.view.locator(".picker [aria-invalid=true]").wait_for()
+    page.editor.on_page_message(folder)
+    page.view.locator(".entries").get_by_role("button", name="some.csv").wait_for()
+    assert typed.get_attribute("aria-invalid") == "true", "the file is still not there"
+    page.type("Control+A", " some.csv", "Enter")  # the text has the focus as before
+    page.view.locator(".sample tbody tr").wait_for()
+    assert page.editor.document["operators"][0]["fields"]["path"] == "some.csv"
+
+
 def test_edits_are_drawn_while_the_kernel_is_busy(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page = filled
     waiting: list[Any] = []

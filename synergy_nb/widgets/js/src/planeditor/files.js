@@ -22,12 +22,13 @@ export function closePicker(editor) {
 
 export function openFolder(editor, folder) {
   const { picking } = editor;
+  picking.error = ""; // not with the answer: a path may have been typed and refused before it
   editor.ask({ type: "files", folder }, (answer) => {
     if (editor.picking !== picking) return;
-    picking.error = answer.error ? words(answer.error) : "";
     if (answer.error && picking.listing === null && folder) return openFolder(editor, ""); // the folder of a path that is wrong
-    if (!answer.error) picking.listing = answer;
-    editor.say(picking.error || `${answer.path}: ${answer.folders.length} folders, ${answer.files.length} files.`);
+    if (answer.error) picking.error = words(answer.error);
+    else picking.listing = answer;
+    editor.say(answer.error ? picking.error : `${answer.path}: ${answer.folders.length} folders, ${answer.files.length} files.`);
   });
 }
 
@@ -92,12 +93,14 @@ export class Picker extends Component {
     this.focusFirst();
   }
 
-  // The first entry of a folder that has just been opened.
+  // The first entry of a folder that has just been opened, unless a path is being typed.
   focusFirst() {
     const { listing } = this.props.editor.picking;
     if (listing === this.listed) return;
     this.listed = listing;
-    (this.root.querySelector(".entries button") ?? this.root.querySelector("input")).focus();
+    const typed = this.root.querySelector("input");
+    if (typed.value && typed === this.root.getRootNode().activeElement) return;
+    (this.root.querySelector(".entries button") ?? typed).focus();
   }
 
   pressed = (event) => {
