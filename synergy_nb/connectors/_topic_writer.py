@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, islice
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -47,6 +49,15 @@ _WIDER: Final = 8  # factor by which more are looked at if it is not among them
 _LATER: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")  # errors of a writer that another one follows
 
 
+class _Messages(NamedTuple):
+    """Messages of a batch, column by column: a tuple for each would cost as much as a column."""
+
+    positions: list[int]  # positions of their rows
+    partitions: list[int]
+    keys: list[bytes | None]
+    values: list[bytes]
+
+
 class _Mark(NamedTuple):
     """What the header of a message says."""
 
@@ -54,11 +65,6 @@ class _Mark(NamedTuple):
     begins: int  # position at which its commit begins
     partitions: int  # number of partitions among which rows were divided
     ends: Point | None  # where its commit ends, if it is the last message of it
-
-    def text(self, stream: str) -> bytes:
-        """The header."""
-        ends = "" if self.ends is None else f" {self.ends.position} {self.ends.until}"
-        return f"{stream} {self.position} {self.begins} {self.partitions}{ends}".encode()
 
 
 class TopicWriter(BufferedWriter):
@@ -114,7 +120,12 @@ class TopicWriter(BufferedWriter):
         producer = client_library().Producer(
             self._settings
             | {"transactional.id": f"synergy {self._topic} {stream}", "error_cb": self._errors.append}
-            | {"linger.ms": 5, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
+            | {
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": 1_000_000,
+                "delivery.report.only.error": True,
+            }
         )
         producer.init_transactions(PATIENCE_S)
         return producer
@@ -167,55 +178,54 @@ class TopicWriter(BufferedWriter):
         if not batches:
             self._committed = max(self._committed, point.position)
             return
-        sent = [each for batch in batches for each in self._sent(batch)]
+        sent = [self._sent(batch) for batch in batches]
+        count = sum(len(each.values) for each in sent)
+        messages = chain.from_iterable(zip(*each, strict=True) for each in sent)
         with self._explained():
-            if sent:
+            if count:
                 self._producer.begin_transaction()
-                *before, last = sent
-                for position, partition, key, value in before:
-                    self._send(position, partition, key, value, None)
-                if before:
+                if count > 1:
+                    self._send(islice(messages, count - 1), None)
                     self._flush()
-                position, partition, key, value = last
-                self._send(position, partition, key, value, point)
+                self._send(messages, point)
                 self._flush()
                 self._producer.commit_transaction(COMMIT_S)
         self._committed = point.position
         self._there = {number: mark for number, mark in self._there.items() if mark.position >= point.position}
 
-    def _sent(self, batch: Batch) -> Iterator[tuple[int, int, bytes | None, bytes]]:
-        """Yield position, partition, key and value of the rows of a batch that the topic lacks."""
-        text = as_text(batch.table)
-        values = text.write_ndjson().encode().split(b"\n")
-        keys = (
-            [None] * batch.table.height if self._key is None else text.get_column(self._key).cast(pl.String).to_list()
-        )
-        for position, (key, value) in enumerate(zip(keys, values, strict=False), batch.position):
-            encoded = None if key is None else str(key).encode()
-            if not self._has(position, encoded):
-                yield position, self._partition_of(position, encoded, len(self._partitions)), encoded, value
+    def _sent(self, batch: Batch) -> _Messages:
+        """Return the messages of a batch, less those that the topic has of a commit that was not completed."""
+        text, lines = as_text(batch.table), io.BytesIO()
+        text.write_ndjson(lines)
+        values = lines.getvalue().split(b"\n")[:-1]
+        positions = list(range(batch.position, batch.position + len(values)))
+        keys: list[bytes | None] = [None] * len(values)
+        if self._key is not None:
+            keys = text.get_column(self._key).cast(pl.String).cast(pl.Binary).to_list()
+        for number, mark in self._there.items():
+            partitions = _partitions_of(mark.partitions, positions, keys)
+            lacks = [
+                position > mark.position or partition != number
+                for position, partition in zip(positions, partitions, strict=True)
+            ]
+            positions, keys = list(compress(positions, lacks)), list(compress(keys, lacks))
+            values = list(compress(values, lacks))
+        return _Messages(positions, _partitions_of(len(self._partitions), positions, keys), keys, values)
 
-    def _has(self, position: int, key: bytes | None) -> bool:
-        """Whether the topic has a row of a commit that was not completed."""
-        return any(
-            position <= mark.position and self._partition_of(position, key, mark.partitions) == number
-            for number, mark in self._there.items()
-        )
-
-    def _partition_of(self, position: int, key: bytes | None, partitions: int) -> int:
-        """The partition to which a row falls."""
-        return (position // RUN if key is None else zlib.crc32(key)) % partitions
-
-    def _send(self, position: int, partition: int, key: bytes | None, value: bytes, ends: Point | None) -> None:
-        mark = _Mark(position, self._committed, len(self._partitions), ends)
-        headers = [(HEADER, mark.text(self._stream))]
-        while True:
-            try:
-                self._producer.produce(self._topic, value, key, partition, headers=headers)
-            except BufferError:
-                self._producer.poll(0.1)
-                continue
-            return
+    def _send(self, messages: Iterable[tuple[int, int, bytes | None, bytes]], ends: Point | None) -> None:
+        """Pass messages to the client; ``ends``: where the commit ends, if the last message of it is among them."""
+        produce, topic = self._producer.produce, self._topic
+        end = "" if ends is None else f" {ends.position} {ends.until}"
+        before, behind = f"{self._stream} ".encode(), f" {self._committed} {len(self._partitions)}{end}".encode()
+        for position, partition, key, value in messages:
+            headers = [(HEADER, b"%b%d%b" % (before, position, behind))]
+            while True:
+                try:
+                    produce(topic, value, key, partition, headers=headers)
+                except BufferError:
+                    self._producer.poll(0.1)
+                    continue
+                break
 
     def _flush(self) -> None:
         """Wait until the brokers have all messages."""
@@ -247,3 +257,11 @@ class TopicWriter(BufferedWriter):
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
+
+
+def _partitions_of(partitions: int, positions: Sequence[int], keys: Sequence[bytes | None]) -> list[int]:
+    """Return the partition, of so many, to which each row falls."""
+    return [
+        (position // RUN if key is None else zlib.crc32(key)) % partitions
+        for position, key in zip(positions, keys, strict=True)
+    ]

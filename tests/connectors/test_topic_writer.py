@@ -85,14 +85,18 @@ class Breaking:
         made = getattr(self._made, name)
         if name not in ("begin_transaction", "commit_transaction", "flush", "produce"):
             return made
-        Breaking.steps -= 1
-        if Breaking.steps < 0:
-            if Breaking.halves:
-                self._made.flush()
-            self._made.purge(in_flight=False)
-            self._made.flush()  # what is on its way arrives: only real brokers refuse it from now on
-            raise Killed
-        return made
+
+        def step(*given: Any, **named: Any) -> Any:
+            Breaking.steps -= 1
+            if Breaking.steps < 0:
+                if Breaking.halves:
+                    self._made.flush()
+                self._made.purge(in_flight=False)
+                self._made.flush()  # what is on its way arrives: only real brokers refuse it from now on
+                raise Killed
+            return made(*given, **named)
+
+        return step
 
 
 @pytest.mark.slow
