@@ -31,8 +31,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import methodcaller
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from synergy_nb.connectors._addresses import PATIENCE_S
@@ -50,9 +51,23 @@ IDLE_S: Final = 2.0  # time between two looks at partitions of other readers, wh
 GLANCE: Final = 10  # last messages of each of these that are looked at: those of transactions end with a mark
 GLANCE_S: Final = 1.0  # longest time that such a look waits for the brokers, seconds
 SILENT_S: Final = 5.0  # time after which it is said that a partition is waited for, seconds
-KEY: Final = "\0key"  # columns beside those of the stream
-OFFSET: Final = "\0offset"
 _error, _partition, _value = methodcaller("error"), methodcaller("partition"), methodcaller("value")
+
+
+class _Rows(NamedTuple):
+    """Rows of a partition that wait for those of others."""
+
+    table: pl.DataFrame
+    keys: np.ndarray[Any, np.dtype[np.int64]]  # greatest event times up to each of them, microseconds
+    offsets: np.ndarray[Any, np.dtype[np.int64]]  # offsets of their messages
+
+    def head(self, count: int) -> _Rows:
+        """The first rows."""
+        return _Rows(self.table.head(count), self.keys[:count], self.offsets[:count])
+
+    def rest(self, count: int) -> _Rows:
+        """All but the first rows."""
+        return _Rows(self.table.slice(count), self.keys[count:], self.offsets[count:])
 
 
 @dataclass
@@ -64,7 +79,7 @@ class _Partition:
     given: int  # offset of the first message that was not given
     reached: int | None = None  # greatest event time that was given, microseconds
     latest: int | None = None  # greatest event time that was read, microseconds
-    waiting: list[pl.DataFrame] = field(default_factory=list)  # rows that were not given
+    waiting: list[_Rows] = field(default_factory=list)  # rows that were not given
     count: int = 0  # number of these
     at_end: bool = False  # whether there was no message behind those that were read
     was_at_end: bool = False
@@ -335,10 +350,10 @@ class TopicSource(Source):
         lines = lines or self._lines
         found: list[bytes | None] = list(map(_value, messages))
         places: list[int] | None = None
-        if None in found:  # marks of deleted keys
+        values = [value for value in found if value is not None]
+        if len(values) < len(found):  # marks of deleted keys
             places = [place for place, value in enumerate(found) if value is not None]
             messages = [messages[place] for place in places]
-        values = [value for value in found if value is not None]
 
         def offset_of(place: int) -> int:
             return int(messages[place].offset())
@@ -357,37 +372,32 @@ class TopicSource(Source):
         All become one table first, as each table costs as much as hundreds of rows.
         """
         every, places = self._table([message for found in apart.values() for message in found])
+        times = np.array(every.get_column("time").to_physical().to_numpy())
         begin, row = 0, 0  # of a partition: place of its first message, and of its first row
         now = time.monotonic()
         for number, found in apart.items():
             part, first, last = self.parts[number], found[0].offset(), found[-1].offset()
             if last - first + 1 == len(found):
-                offsets = pl.int_range(first, last + 1, eager=True)
+                offsets = np.arange(first, last + 1)
             else:
-                offsets = pl.Series([each.offset() for each in found], dtype=pl.Int64)
+                offsets = np.array([each.offset() for each in found])
             rows = len(found)
             if places is not None:
                 own = [place - begin for place in places[row : bisect_left(places, begin + len(found))]]
-                offsets, rows = offsets.gather(own), len(own)
-            self._wait(part, every.slice(row, rows), offsets)
+                offsets, rows = offsets[own], len(own)
+            if rows:
+                keys = times[row : row + rows]
+                np.maximum.accumulate(keys, out=keys)
+                if part.latest is not None and part.latest > keys[0]:
+                    np.maximum(keys, part.latest, out=keys)
+                part.latest = int(keys[-1])
+                part.waiting.append(_Rows(every.slice(row, rows), keys, offsets))
+                part.count += rows
             part.read, part.since = last + 1, now
             self._told_silent.discard(number)
             if not part.count:
                 part.given = part.read
             begin, row = begin + len(found), row + rows
-
-    def _wait(self, part: _Partition, table: pl.DataFrame, offsets: pl.Series) -> None:
-        """Have rows of a partition wait for those of others."""
-        if not table.height:
-            return
-        key = table.get_column("time").to_physical()
-        if not key.is_sorted():
-            key = key.cum_max()
-        if part.latest is not None and part.latest > key[0]:
-            key = key.clip(lower_bound=part.latest)
-        part.latest = int(key[-1])
-        part.waiting.append(table.hstack([key.alias(KEY), offsets.alias(OFFSET)]))
-        part.count += table.height
 
     def _merged(self) -> pl.DataFrame:
         """Return the rows before which no other ones can come."""
@@ -399,27 +409,28 @@ class TopicSource(Source):
         for each in waited_for:
             assert each.latest is not None
             bound = min(bound or (each.latest, each.number), (each.latest, each.number))
-        tables = []
+        given: list[_Rows] = []
         for each in self.parts.values():
-            if not each.count:
-                continue
-            table = pl.concat(each.waiting)
-            free = table.height
-            if bound is not None:
-                keys = table.get_column(KEY)
-                free = keys.search_sorted(bound[0], "right" if each.number <= bound[1] else "left")
-            rest = table.slice(free)
-            each.waiting, each.count = ([rest] if rest.height else []), rest.height
-            if free:
-                tables.append(table.head(free))
-                each.reached = int(table.item(free - 1, KEY))
-                each.given = int(table.item(free - 1, OFFSET)) + 1
-            if not rest.height:
+            rest: list[_Rows] = []
+            for rows in each.waiting:
+                free = len(rows.keys)
+                if rest:
+                    free = 0
+                elif bound is not None:
+                    free = int(rows.keys.searchsorted(bound[0], "right" if each.number <= bound[1] else "left"))
+                if free:
+                    each.reached, each.given = int(rows.keys[free - 1]), int(rows.offsets[free - 1]) + 1
+                    given.append(rows.head(free))
+                if free < len(rows.keys):
+                    rest.append(rows.rest(free))
+            each.waiting, each.count = rest, sum(len(rows.keys) for rows in rest)
+            if not rest:
                 each.given = each.read
-        if not tables:
+        if not given:
             return empty(self._schema)
-        merged = pl.concat(tables).sort(KEY, maintain_order=True) if len(tables) > 1 else tables[0]
-        return merged.drop(KEY, OFFSET)
+        merged = pl.concat([rows.table for rows in given])
+        order = np.argsort(np.concatenate([rows.keys for rows in given]), kind="stable")
+        return merged[order]
 
     def _say_silent(self, silent: list[_Partition]) -> None:
         """Say which partition is waited for, once."""
