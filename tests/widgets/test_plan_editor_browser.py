@@ -596,7 +596,9 @@ def answer_by(answer: Callable[[Any], None], editor: PlanEditor, monkeypatch: py
     monkeypatch.setattr(editor, "on_page_message", received)
 
 
-def test_a_path_is_typed_while_the_folder_is_being_read(empty: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_typed_while_the_folder_is_being_read(
+    empty: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.csv").write_text("time,bytes\n1.5,2\n", "utf-8")
     page, waiting = empty, list[Any]()
