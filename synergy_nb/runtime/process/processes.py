@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -60,6 +61,7 @@ QUIET: Final[dict[str, Any]] = {
     "distributed.scheduler.work-stealing": False,
 }
 LOG: Final = logging.getLogger(__name__)
+YOUNG: Final = 50_000  # new objects of a peer after which cycles are looked for
 GRACE: Final = 2.0  # seconds within which a process may end by itself
 
 
@@ -424,6 +426,7 @@ def serve(data: bytes, report: Callable[[Any], None]) -> None:
     dask.config.set(QUIET)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors of peers are in the journal
     sys.setswitchinterval(0.0005)  # an operator's thread that holds the GIL delays messages by this, not by 5 ms
+    gc.set_threshold(YOUNG)  # messages of a topic come by the thousand, and none is part of a cycle
     asyncio.run(_serve(spec, report))
 
 
