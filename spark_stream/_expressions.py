@@ -43,6 +43,9 @@ MEANING: Final[Mapping[str, str]] = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.variable.substitute": "false",  # ${...} in a name is part of the name
+    # Letters change case by Java rather than by ICU, whose Unicode is newer than that of peers. ICU also makes a table
+    # of all letters at first, which takes two seconds of a processor
+    "spark.sql.icu.caseMappings.enabled": "false",
 }
 
 

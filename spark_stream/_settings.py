@@ -106,6 +106,7 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
         f"-Xmx{heap}",
         "-Xss4m",  # the analyser recurses deeply
         "-XX:+UseSerialGC",
+        "-XX:MetaspaceSize=256m",  # the classes of the first queries would have the whole heap collected
         "-XX:-UsePerfData",  # a file outside the folder otherwise
         "-XX:+ExitOnOutOfMemoryError",  # a server without memory would look like one that works
         "-Djava.awt.headless=true",

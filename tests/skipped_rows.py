@@ -8,6 +8,7 @@ from typing import Any
 
 from synergy_nb import source
 from synergy_nb.events import LinesSkipped, SkippedLines
+from tests.waiting import asked_until
 
 ROWS = 400
 
@@ -35,6 +36,7 @@ def few(path: Path, line: int, count: int = 1) -> SkippedLines:
 
 def assert_told(application: Any, lines: SkippedLines, by: str = "source") -> None:
     """Everything that tells of late rows tells of these lines, once."""
+    asked_until(lambda: application.qos()["malformed"])  # a peer may tell later than its rows are here
     measured = application.qos()
     assert (measured["malformed"], measured["malformed_first"]) == (lines.count, f"{lines.path}: {lines.first}")
     assert [(each.operator, each.lines) for each in application.events().of(LinesSkipped)] == [(by, lines)]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from io import StringIO
+from itertools import takewhile
+from operator import eq, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +140,15 @@ def in_files(folder: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]
 def changes(found: list[tuple[str, ...]], old: list[tuple[str, ...]], new: list[tuple[str, ...]]) -> set[str]:
     """Times up to which rows are those of the old plan, and after which those of the new one, but for the last time."""
     *times, last = sorted({row[0] for row in found})
-    rows = [row for row in found if row[0] < last]
-    return {
-        at for at in times if rows == [row for row in old if row[0] <= at] + [row for row in new if at < row[0] < last]
-    }
+    rows, new = ([row for row in each if row[0] < last] for each in (found, new))
+    begin = sum(1 for _ in takewhile(bool, map(eq, rows, old)))  # as many are those of the old plan
+    end = sum(1 for _ in takewhile(bool, map(eq, reversed(rows), reversed(new))))
+    fitting = set()
+    for at in times:
+        until, of_old, of_new = (bisect_right(each, at, key=itemgetter(0)) for each in (rows, old, new))
+        if until == of_old <= begin and len(rows) - until == len(new) - of_new <= end:
+            fitting.add(at)
+    return fitting
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, mi
 from synergy_experiments.bench.measurements import Usage
 from synergy_experiments.bench.rivals import RIVALS, missing, reference
 from synergy_experiments.bench.throughput import leading, tuples, written
-from synergy_nb import Cluster
+from synergy_nb import Cluster, Feed, source, traces
+from tests.spark_stream.packet_sums import PACKETS, expected_running, running
 
 UNITS = {
     "of all tuples",
@@ -160,7 +162,7 @@ def test_a_cold_run_is_what_its_process_says(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["spark-topk", "spark-whole", "spark-delay", "spark-sessions", "spark-kill"])
+@pytest.mark.parametrize("name", ["spark-topk", "spark-whole", "spark-delay", "spark-sessions"])
 def test_a_measurement_of_spark_gives_its_keys(
     name: str, spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,8 +171,36 @@ def test_a_measurement_of_spark_gives_its_keys(
     check(result, name)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
     assert len(result["peers"]) == {"spark-topk": 2, "spark-whole": 3}.get(name, 0)
-    if name == "spark-kill":
-        assert result["detail"]["lost"] == result["detail"]["doubled"] == 0
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_costs_no_row_and_doubles_none(
+    spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither windows, which the measurement counts, nor the states of keys, which a class of the notebook keeps.
+
+    The second application is beside that of the measurement, which kills the server, as a start of one takes long.
+    """
+    monkeypatch.setattr(spark, "_cluster", lambda _peers: nullcontext(spark_peers))
+    before = Counter(event.kind for event in spark_peers.events())
+    feed, packets = Feed({"link": "str", "source": "str", "bytes": "int"}), traces.table(PACKETS)
+    beside = spark_peers.submit(running(source(feed)), timeout=240.0)
+    assert len({beside.graph["aggregate"], beside.graph["apply_keyed"]}) == 1
+    feed.push(packets.head(2000).select(*feed.source_columns))
+    assert beside.head(1).height == 1
+
+    result = suite.run("spark-kill", small=True)
+    check(result, "spark-kill")
+    assert set(result["detail"]) >= DETAIL["spark-kill"] | {"load"}
+    assert result["peers"] == []
+    assert result["detail"]["lost"] == result["detail"]["doubled"] == 0
+
+    with feed:
+        feed.push(packets.slice(2000).select(*feed.source_columns))
+    found = beside.results().select("time", "source", "so_far")
+    assert found.sort("time", "source").equals(expected_running())
+    kinds = set(Counter(event.kind for event in spark_peers.events()) - before)
+    assert {"spark_died", "spark_ready", "part_prepared"} <= kinds
 
 
 @pytest.mark.slow

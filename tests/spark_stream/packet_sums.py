@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from synergy_nb import Plan, keyed, source, traces
+from synergy_nb.plan import Stream
 
 PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
 
@@ -35,11 +36,17 @@ class SoFar:
             yield {"so_far": self.total}
 
 
-def running(*, speed: float) -> Plan:
-    """Bytes by source of link B up to every second, by an object for each source."""
-    stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
+def running(stream: Stream) -> Plan:
+    """Bytes by source of link B up to every second, by an object for each source, of a stream of packets."""
     kept = stream.filter("link = 'B'", engine="peer").aggregate("source", "1 s", total="sum(bytes)", engine="spark")
     return kept.apply_keyed(SoFar, key="source", engine="spark").sink("running")
+
+
+def expected_running() -> pl.DataFrame:
+    """The same of all packets, by Polars."""
+    total = pl.col("total").cum_sum().over("source").alias("so_far")
+    last = (pl.col("window_start") + pl.duration(seconds=1, microseconds=-1)).alias("time")
+    return expected().select(last, "source", total)
 
 
 def expected() -> pl.DataFrame:
