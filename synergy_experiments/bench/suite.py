@@ -41,6 +41,7 @@ from synergy_experiments.bench import (
     states,
     takeovers,
     throughput,
+    topics,
     view,
 )
 from synergy_nb.plan.terms.units import did_you_mean
@@ -59,6 +60,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "ingest": ingest.ingest,
     "feeds": feeds.feeds,
     "lookup": lookups.lookup,
+    "kafka": topics.kafka,
     "dht": simulated.dht,
     "kernel": simulated.kernel,
     "flow": flows.flow,

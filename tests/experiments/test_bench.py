@@ -48,6 +48,7 @@ DETAIL = {
     "ingest": {"cases", "least_to_polars", "least_to_duckdb", "most_growth_mb", "way"},
     "feeds": {"rates", "rows", "cpu_s_a_million", "equal"},
     "lookup": {"rows", "kinds", "target"},
+    "kafka": {"parts_us", "client_us", "to_client", "beside_client", "brokers_us", "source_to_client", "tuples/s"},
     "nexmark": {"queries", "from_csv", "p50_s", "p99_s", "events"},
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
@@ -223,6 +224,7 @@ def test_a_server_that_is_killed_costs_no_row_and_doubles_none(
         "state",
         "takeover",
         "replicas",
+        "kafka",
     ],
 )
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
