@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 
 __all__ = ["Files", "fence_name", "files_of", "is_fence", "latest_fences", "log_name", "operators_of", "piece_name"]
 
-_FENCE: Final = "fence"
+_FENCE: Final = ".fence"
 
 
 class Files(Protocol):
@@ -61,20 +61,20 @@ def piece_name(operator: str, epoch: int, number: int) -> str:
 
 def fence_name(operator: str, epoch: int) -> str:
     """Return the name of the file that says that an epoch of a component reads what earlier ones have written."""
-    return f"{_stem(operator, epoch)}.{_FENCE}"
+    return f"{_stem(operator, epoch)}{_FENCE}"
 
 
 def is_fence(name: str) -> bool:
     """Whether a file is a fence."""
-    return name.endswith(f".{_FENCE}")
+    return name.endswith(_FENCE)
 
 
 def latest_fences(names: Iterable[str]) -> dict[str, int]:
     """Return each component that has fences with the latest epoch of one."""
     found: dict[str, int] = {}
     for name in names:
-        if is_fence(name):
-            who, _, epoch = name.removesuffix(f".{_FENCE}").rpartition("@")
+        if name.endswith(_FENCE):  # no call: a busy folder is looked through after each write
+            who, _, epoch = name.removesuffix(_FENCE).rpartition("@")
             operator = unquote(who)
             found[operator] = max(int(epoch), found.get(operator, 0))
     return found

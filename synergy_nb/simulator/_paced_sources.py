@@ -75,7 +75,7 @@ def timed(
     row.
     """
     together = max(int(rate * SPAN), 1)
-    times = table.get_column("time").to_physical().to_numpy() if promises is None else promises
+    times = table.get_column("time").cast(pl.Int64).to_numpy() if promises is None else promises
     for start in range(0, table.height, together):
         piece = table.slice(start, together)
         position += piece.height

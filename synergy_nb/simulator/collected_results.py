@@ -78,7 +78,7 @@ class CollectedResults:
     def latest(self) -> int:
         """Event time of the latest tuple that somebody has received, microseconds."""
         tables = [item.table for item in self.items[: self._given] if isinstance(item, Batch) and item.rows]
-        return max((max(table["time"].to_physical()) for table in tables), default=START)
+        return max((_times(table).max() for table in tables), default=START)  # type: ignore[return-value,type-var]
 
     @property
     def ended(self) -> bool:
@@ -121,15 +121,21 @@ class CollectedResults:
                 yield item.table
 
 
+def _times(table: pl.DataFrame) -> pl.Series:
+    """Event times of a table, microseconds."""
+    return table.get_column("time").cast(pl.Int64)
+
+
 def _within(items: Iterable[Item], since: int = START, until: int = END) -> list[Item]:
     """Items with the tuples after one event time, and up to another one, microseconds."""
     if (since, until) == (START, END):
         return list(items)
-    time = pl.col("time").to_physical()
     found: list[Item] = []
     for item in items:
         if isinstance(item, Batch):
-            found.append(msgspec.structs.replace(item, table=item.table.filter((time > since) & (time <= until))))
+            times = _times(item.table)
+            kept = item.table.filter((times > since) & (times <= until))
+            found.append(msgspec.structs.replace(item, table=kept))
         elif item.time > since:
             found.append(item)
     return found

@@ -162,7 +162,7 @@ class _Run:
         self._pieces: list[_Piece] = []
 
     def add(self, table: pl.DataFrame) -> None:
-        times: Times = table.get_column("time").to_physical().to_numpy()
+        times: Times = table.get_column("time").cast(pl.Int64).to_numpy()
         least, most = int(times.min()), int(times.max())
         self.least = min(self.least, least) if self._pieces else least
         self.most = max(self.most, most) if self._pieces else most
@@ -226,7 +226,7 @@ class _Cursor:
         if table is None:
             return False
         self.table = table
-        self.times: Times = table.get_column("time").to_physical().to_numpy()
+        self.times: Times = table.get_column("time").cast(pl.Int64).to_numpy()
         self.position = 0
         return True
 

@@ -68,7 +68,7 @@ class EventOrder:
 
         ``table``: next rows of the stream, at least one, in their order of arrival.
         """
-        times = table.get_column("time").to_physical().to_numpy()
+        times = table.get_column("time").cast(pl.Int64).to_numpy()
         late, latest = behind(times, self.reached)
         wrong = late > self.allowed
         if wrong.any():

@@ -163,7 +163,7 @@ def generate(parameters: Parameters, rows: int | None = None) -> Iterator[Item]:
             yield Batch(pending.slice(start, rows), position, 0.0)
             start += rows
             position += rows
-            yield Punctuation(int(pending["time"].to_physical()[start]), position, 0.0)
+            yield Punctuation(int(pending["time"].cast(pl.Int64)[start]), position, 0.0)
         pending = pending.slice(start)
     if pending is not None and pending.height:
         yield Batch(pending, position, 0.0)

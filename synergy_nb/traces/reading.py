@@ -344,7 +344,7 @@ def _connector(params: Mapping[str, Any]) -> str:
 
 def _micros(table: pl.DataFrame) -> Times:
     """Event times of a table, microseconds."""
-    times: Times = table.get_column("time").to_physical().to_numpy()
+    times: Times = table.get_column("time").cast(pl.Int64).to_numpy()
     return times
 
 
@@ -401,7 +401,7 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
                     promised = item.time
                     yield last, item
             continue
-        times = item.table["time"].to_physical().to_numpy()
+        times = item.table["time"].cast(pl.Int64).to_numpy()
         if not len(times):
             continue
         if origin is None:

@@ -40,6 +40,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 import msgspec
+import polars as pl
 
 from synergy_nb.dataflow.streams.log.log import StreamLog
 from synergy_nb.dataflow.streams.log.values import OVERHEAD, Chunk, Point
@@ -103,7 +104,7 @@ class SinkRows:
             self.latest = max(self.latest, _latest(chunk))
             return chunk
         if isinstance(item, Batch):
-            time = item.table["time"].to_physical()
+            time = item.table["time"].cast(pl.Int64)
             table = item.table.filter((time > self._since) & (time <= until))
             item, rows = msgspec.structs.replace(item, table=table, position=start.position), table.height
         end = Point(start.position + rows, max(start.until, min(chunk.end.until, until)))
@@ -163,4 +164,4 @@ def _latest(chunk: Chunk) -> int:
     """Event time of the latest row of a chunk, in microseconds; ``START`` if it has none."""
     if not isinstance(chunk.item, Batch) or not chunk.item.rows:
         return START
-    return int(chunk.item.table["time"].to_physical().max())  # type: ignore[arg-type]
+    return int(chunk.item.table["time"].cast(pl.Int64).max())  # type: ignore[arg-type]

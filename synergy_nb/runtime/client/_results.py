@@ -71,7 +71,7 @@ class Results:
     def _arrive(self, table: pl.DataFrame) -> None:
         if not table.height:
             return
-        time = table["time"].to_physical()
+        time = table["time"].cast(pl.Int64)
         self.latest = max(self.latest, *time.tail(1)) if time.is_sorted() else max(self.latest, *time)
         if self._cut is None or self.latest <= self._cut:
             self.arrived.append(table)
