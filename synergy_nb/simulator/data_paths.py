@@ -77,8 +77,7 @@ class _Node:
 class DataPaths:
     """The data paths of peers, the network between them, and faults.
 
-    ``most_bytes``: bytes that a log held at most, of a component or a copy; ``most_made``: bytes that an execution made
-    at most, or a source gave.
+    ``most_made``: bytes that an execution made at most, or a source gave.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class DataPaths:
         self.secrets: dict[str, bytes] = {}  # by the name that plans use for them
         self.pace = 0.02  # seconds between two batches of a source
         self.turns: dict[str, Turns] = {}  # peers that get only a share of a processor
-        self.most_bytes = self.most_made = 0
+        self.most_made = 0
         self.deployments: dict[str, Deployment] = {}
         # application and source to the program that pushes its rows, for sources that no peer can read again
         self.programs: dict[tuple[str, str], PushingProgram] = {}
@@ -321,14 +320,6 @@ class DataPaths:
                 work = node.hosting.chained(work)
             node.busy = True
             self.after(self.service * (1 + work.rows) / self.speed(peer), self._finish, peer, work)
-        most = self.most_bytes  # no calls in these loops: each event comes by
-        for component in node.hosting.components.values():
-            if component.log.size > most:
-                most = component.log.size
-        for role in node.hosting.roles.found.values():
-            if role.copy is not None and role.copy.log.size > most:
-                most = role.copy.log.size
-        self.most_bytes = most
 
     def _finish(self, peer: str, work: Work) -> None:
         node = self.nodes[peer]

@@ -23,6 +23,26 @@ from tests.stream_schedules import (
 )
 
 
+class WeighedWorld(StreamWorld):
+    """A world that looks at the size of each log after each event.
+
+    ``most_bytes``: bytes that a log held at most, of a component or a copy.
+    """
+
+    most_bytes = 0
+
+    def _work(self, peer: str) -> None:
+        super()._work(peer)
+        hosting, most = self.nodes[peer].hosting, self.most_bytes  # no calls in these loops: each event comes by
+        for component in hosting.components.values():
+            if component.log.size > most:
+                most = component.log.size
+        for role in hosting.roles.found.values():
+            if role.copy is not None and role.copy.log.size > most:
+                most = role.copy.log.size
+        self.most_bytes = most
+
+
 def run(seed: int) -> None:
     """One application of any shape."""
     rng = random.Random(seed)
@@ -32,7 +52,7 @@ def run(seed: int) -> None:
 
     wanted = undisturbed(plan, inputs)
 
-    world = StreamWorld(seed, PEERS, drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)))
+    world = WeighedWorld(seed, PEERS, drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
     world.deploy("app", plan, peers, inputs, backups=backups)
     crashes = 0

@@ -36,7 +36,7 @@ from tests.stream_schedules import (
     shared_query,
     sorted_rows,
 )
-from tests.streams.fault_schedules import run
+from tests.streams.fault_schedules import WeighedWorld, run
 
 
 def run_deep(seed: int) -> None:
@@ -113,7 +113,7 @@ def run_pressed(seed: int) -> None:
 
     window = 1_500 if deep else rng.choice((400, 1_500))
     limits = Limits(window, rng.choice((1_500, 4_000)), window, piece(seed))
-    world = StreamWorld(seed, PEERS, drawn_faults(rng), limits=limits, service=rng.choice((1e-4, 5e-3)))
+    world = WeighedWorld(seed, PEERS, drawn_faults(rng), limits=limits, service=rng.choice((1e-4, 5e-3)))
     world.clients["app", "out"] = rng.choice((0.05, 0.5, 2.0))
     world.deploy("app", plan, peers, inputs, backups=backups)
     disturb(world, rng, rng.randint(0, 5), longest=1.0, most_deaths=2)
