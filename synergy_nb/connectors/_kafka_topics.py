@@ -141,6 +141,7 @@ class TopicSource(Source):
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,  # so long it takes until the end of a partition is known
+                "fetch.queue.backoff.ms": 10,  # the client pauses so long once 100,000 messages wait for us: else 1 s
                 "error_cb": self._errors.append,
             }
         )
