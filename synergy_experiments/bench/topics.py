@@ -157,14 +157,14 @@ class _Place:
         self._folder = folder
         self._numbers = count()
         self._items = pl.DataFrame({"item": np.arange(ITEMS), "name": [f"item {each}" for each in range(ITEMS)]})
-        self._processes = [each.pid for each in psutil.Process().children()]
 
     def used(self, name: str, read: str, rows: int) -> tuple[float, float, float]:
         """Processor seconds of a path over so many rows, of peers and of this process with the brokers; and seconds."""
         number = next(self._numbers)
         plan = self._path(name, read, number)
         used = time.process_time()
-        with Usage(self._processes, descendants=True) as usage:
+        processes = [each.pid for each in psutil.Process().children()]  # peers, and what executes their functions
+        with Usage(processes, descendants=True) as usage:
             application = self._cluster.submit(plan, origin="peer-2")
             status = application.wait(300.0)
         used = time.process_time() - used
