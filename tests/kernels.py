@@ -21,6 +21,7 @@ import pytest
 
 from synergy_nb.notebook.waiting_lines import QUIET
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
+from tests.spark_server import MORE, STAGES
 
 __all__ = ["Kernels", "kernels"]
 
@@ -41,6 +42,7 @@ IMPORTED: Final = (
 ENVIRONMENT: Final = {
     # as ipykernel sets it, which comes too late for a Matplotlib that is there already
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    MORE: STAGES,
     QUIET: "outputs are compared, and only slow machines show what a call waits for",
 }
 STARTING: Final = 200.0  # seconds

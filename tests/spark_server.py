@@ -5,7 +5,8 @@ Each is started when the first test asks for it, and ends after the last test of
 each time: a server of tests lives for a minute or two, in which Java's second compiler takes more processor time than
 it saves, 13 s rather than 8 until the first answer, and 2 of these 8 are verification. Nor do they compile stages of
 queries to Java, which takes a third of the processor time of a query over few rows: only sessions with ``COMPILED``
-do, in which the tests of operators and expressions compare rows.
+do, in which the tests of operators and expressions compare rows, and servers with ``STAGES``, as those of notebooks,
+which read a million rows.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ QUICK: Final = (
     "-XX:-BytecodeVerificationRemote",
     "-Dspark.sql.codegen.wholeStage=false",
 )
+MORE: Final = "MORE_JAVA_OPTIONS"  # variable with more options for that Java, which come after these
+#: Value of it for many rows: stages of queries are compiled after all.
+STAGES: Final = "-Dspark.sql.codegen.wholeStage=true"
 #: Settings of sessions that compile stages of queries, as those of users do. As in the sessions of queries, what is
 #: compiled is shared: in sessions with classes of their own each class is looked for at the server first.
 COMPILED: Final = {
@@ -64,7 +68,7 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     program = home / "bin" / "java"
     program.parent.mkdir()
     command = shlex.join((str(found.executable.resolve()), *QUICK))
-    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
+    program.write_text(f'#!/bin/sh\nexec {command} ${MORE} "$@"\n', "utf-8")
     program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(home))
