@@ -132,21 +132,21 @@ def test_who_is_saved_rarely_repeats_all_that_it_reads_and_nobody_waits_for_it()
     assert _rarely_saved(deployment) == {"n", "f"}
 
 
-def test_a_component_is_saved_as_rarely_as_the_processor_time_of_that_asks_but_every_few_seconds() -> None:
+def test_a_component_is_saved_as_rarely_as_the_processor_time_of_that_asks_but_every_minute() -> None:
     peers = KeptPeers().begin()
     hosting, times = peers.hostings["x"], list[float]()
     for number in range(280):
         peers.captures = []
         peers.emit("n", batch(number, 1))
-        peers.later(0.05)
+        peers.later(0.5)
         for capture in peers.captures:
             if capture.component.operator == "u" and peers.now > 1.0:
                 times.append(peers.now)
             at = capture.component.peer
-            seconds = 0.1 if peers.now < 6.0 else 100.0
+            seconds = 0.1 if peers.now < 40.0 else 100.0
             made = capture.encode(capture.save())
             peers.do(at, peers.hostings[at].captured(capture, made, peers.now, seconds))
     assert hosting.components["app", "u"].alone
     gaps = [after - before for before, after in pairwise(times)]
     assert min(gaps) >= 0.1 / 0.05
-    assert max(*gaps, peers.now - times[-1]) <= RARE_S + 0.5
+    assert max(*gaps, peers.now - times[-1]) <= RARE_S + 1.0

@@ -11,6 +11,7 @@ import pytest
 
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import Producer
+from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.records.members import producer_of
 from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import Plan
@@ -139,6 +140,27 @@ def test_the_readers_of_a_stream_that_is_taken_over_follow() -> None:
     assert sorted(rows, key=repr) == sorted_rows(table(200).vstack(table(201)))
     assert 0 < len(shared) < len(rows)
     assert shared == rows[-len(shared) :]
+
+
+@pytest.mark.slow
+def test_a_stream_that_changes_is_not_shared_and_the_change_is_named() -> None:
+    ring = Sharing(1)
+    ring.begin("peer-0", "a", owner(AT, 2))
+    ring.run(0.2)
+    ring.begin("peer-5", "b", reader(AT, 1, "peer-6"))
+    ring.run(0.2)
+    session, graph = ring.synergy["peer-0"].session, ring.synergy["peer-5"].session.graph("b")
+    assert graph is not None
+    to = next(each for each in ring.synergy if each not in session.graph("a").addresses)  # type: ignore[union-attr]
+    ring.asked("a", "end", to)
+    assert session.sharers.admit(graph)[1] == f"end: a, which makes it, is changing: end is moving to {to}"
+    ring.run(2.0)
+    assert session.sharers.admit(graph)[1] == "end: end of a has moved"
+    ring.crash(ring.where("a", "u"))
+    while session.sharers.led["a"].state is State.RUNNING:
+        ring.run(0.01)
+    assert session.sharers.led["a"].state is State.TAKING_OVER
+    assert session.sharers.admit(graph)[1] == "end: a, which makes it, is changing: backups take over"
 
 
 def plans(rng: random.Random) -> dict[str, Plan]:

@@ -166,7 +166,7 @@ class Migrations(GraphChanger):
         """
         request, operator = self._checked(application, operator, to)
         if request.state in CHANGING:
-            raise ValueError(f"operator: {operator!r}; {self._present_change(request)}; expected one change at a time")
+            raise ValueError(f"operator: {operator!r}; {self.present_change(request)}; expected one change at a time")
         graph = request.graph
         if to == graph.roles.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
@@ -195,7 +195,7 @@ class Migrations(GraphChanger):
         if request.state not in CHANGING:
             self.move(application, operator, to, moved)
             return
-        reason = self._present_change(request)
+        reason = self.present_change(request)
         self._commands.setdefault(application, []).append(_Command(operator, to, moved))
         self.peer.record(MovePostponed, application, operator=operator, to=to, reason=reason)
 
@@ -203,6 +203,13 @@ class Migrations(GraphChanger):
         """New peer of the component that moves in an application that this peer leads; empty if none moves."""
         move = self._moves.get(application)
         return "" if move is None else move.to
+
+    def present_change(self, request: Request) -> str:
+        """Say which change of its graph an application undergoes."""
+        if request.state is State.MOVING:
+            return f"{self._moves[request.name].operator} is moving to {self._moves[request.name].to}"
+        changes = {State.REBUILDING: "a lost replica is being rebuilt", State.PAUSED: f"it is {request.reason}"}
+        return changes.get(request.state, "backups take over")
 
     def _checked(self, application: str, operator: str, to: str) -> tuple[Request, str]:
         """Return the request and the component of a move; raise ValueError if no change can make it possible."""
@@ -215,13 +222,6 @@ class Migrations(GraphChanger):
         if not to or self.membership.is_dead(to):
             raise ValueError(f"to: {to!r}; expected a peer that lives")
         return request, operator
-
-    def _present_change(self, request: Request) -> str:
-        """Say which change of its graph an application undergoes."""
-        if request.state is State.MOVING:
-            return f"{self._moves[request.name].operator} is moving to {self._moves[request.name].to}"
-        changes = {State.REBUILDING: "a lost replica is being rebuilt", State.PAUSED: f"it is {request.reason}"}
-        return changes.get(request.state, "backups take over")
 
     def _change_ended(self, application: str) -> None:
         """Carry out the commands that wait, after all others have been told of the end of the change."""

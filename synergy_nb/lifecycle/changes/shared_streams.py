@@ -79,10 +79,11 @@ class SharedStreams(GraphChanger):
         for tap, producers in graph.shared.items():
             for producer in producers:
                 request = self.led.get(producer.application) if producer.origin == self.peer.address else None
-                if request is not None and (
-                    request.state in CHANGING or present_producer(request.graph, producer.operator) != producer
-                ):
-                    return tap, f"{tap}: {producer.operator} of {producer.application} moves"
+                if request is not None and request.state in CHANGING:
+                    change = self.moves.present_change(request)
+                    return tap, f"{tap}: {producer.application}, which makes it, is changing: {change}"
+                if request is not None and present_producer(request.graph, producer.operator) != producer:
+                    return tap, f"{tap}: {producer.operator} of {producer.application} has moved"
                 if request is not None and request.on_hold:
                     return tap, f"{tap}: {producer.application}, which makes it, is on hold"
         for application in sorted(

@@ -11,7 +11,7 @@ requests them, a few at a time (:mod:`.hosting.copies`), and acknowledges the co
 One snapshot is transferred at a time: the next begins when the copies that request pieces have the last. Snapshots
 take at most a twentieth of the processor time, except where so much was read since the last that the producers may soon
 have to wait, as they retain all that no snapshot covers. Producers retain nothing for a component of which the durable
-folder alone has a copy: so such a component is saved as rarely as that share asks, but at least every few seconds, as a
+folder alone has a copy: so such a component is saved as rarely as that share asks, but at least once a minute, as a
 restart reads again what has come since.
 
 A component that moves to the peer of one of its backups leaves that backup to its old peer. So until then the old peer
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
 FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, and that has read little
-RARE_S: Final = 5.0  # longest time between two snapshots for which producers retain nothing, seconds
+RARE_S: Final = 60.0  # longest time between two snapshots for which producers retain nothing, seconds
 WRITTEN: Final = 2.5  # processor time of a snapshot in a folder, in that of its encoding: records and the disk, too
 LITTLE: Final = 256  # parts of what is retained, of which it has read less than one then
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
