@@ -10,10 +10,13 @@ import pytest
 from synergy_nb import Simulation
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.events import LateRows, LinesSkipped, OriginSucceeded, SkippedLines
+from synergy_nb.events.application_states import State
 from synergy_nb.events.journal import Journal
+from synergy_nb.lifecycle.records.messages import SkippedReported
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.widgets._journal_series import JournalSeries
 from tests.qos_story import START, story
+from tests.session_streams import STEP, Both, packets
 from tests.skipped_rows import ROWS, assert_told, few, rows_of, written
 
 # -- in a simulation ---------------------------------------------------------------------------------------------------
@@ -92,6 +95,19 @@ def test_a_successor_of_the_origin_learns_of_them(tmp_path: Path) -> None:
     assert application.events().of(OriginSucceeded)
     assert application.qos()["malformed"] == 1
     assert application.explain().skipped == {"source": few(path, 9)}
+
+
+def test_lines_that_are_told_before_the_application_runs_are_kept() -> None:
+    """A part on Spark reads its files when it is prepared, and may have ended before they are told of again."""
+    ring, lines = Both(3, 1), SkippedLines("rows.csv", 2, "line 7: field 'v': 'x'; expected an integer")
+    ring.submit("peer-0", "a", packets(0, "peer-1").sink(id="sink", at="peer-2"))
+    session, peer = ring.synergy["peer-0"].session, ring.synergy["peer-0"].peer
+    while session.sharers.led.get("a") is None or session.sharers.led["a"].state is not State.ESTABLISHING:
+        ring.run(STEP)
+    for attempt, found in ((1, lines), (2, few(Path("rows.csv"), 2))):  # of this attempt, and of another one
+        ring.simulation.call("peer-0", peer.receive, "peer-1", SkippedReported("a", attempt, "s0", found), peer.now)
+    ring.until_running("a")
+    assert session.sharers.led["a"].skipped == {"s0": lines}
 
 
 # -- in the view -------------------------------------------------------------------------------------------------------

@@ -484,6 +484,7 @@ def test_a_refused_name_leaves_the_form_open_and_the_old_name(filled: Page) -> N
     assert (invalid(page, "id") or "").startswith("▲on: b: expected an id of 1 to 100 characters")
     assert page.field("id").evaluate("it => it === document.activeElement")
     page.fill("id", "sort")
+    page.view.locator(".form .problem").get_by_text("There is an operator sort already.").wait_for()
     assert invalid(page, "id") == "▲There is an operator sort already."
     assert page.node("on_b").evaluate("it => it.classList.contains('selected')")
     page.fill("id", "on: b")

@@ -204,6 +204,10 @@ class Request:
             raise ValueError(f"application: {self.name!r}; expected one that has been decided")
         return self._graph
 
+    def is_of(self, attempt: int) -> bool:
+        """Whether the graph that is being set up, or that runs, is of an attempt."""
+        return self._graph is not None and self._graph.attempt == attempt
+
     @property
     def next_epoch(self) -> int:
         """An epoch that none of its components has had in the attempt before."""

@@ -75,10 +75,11 @@ class SkippedReports(Protocol):
 
     def _reported(self, sender: str, message: SkippedReported) -> None:
         request = self._requests.get(message.application)
-        if request is None or request.began is None or request.graph.attempt != message.attempt:
+        # a part on Spark reads its files before the application runs, and may have ended a second later
+        if request is None or not request.is_of(message.attempt):
             what = type(message).__name__
             self.peer.record(
-                MessageOutdated, message.application, message=what, sender=sender, reason="no such application runs"
+                MessageOutdated, message.application, message=what, sender=sender, reason="no such application is led here"
             )
         elif request.skip(message.source, message.lines):
             self.peer.record(LinesSkipped, message.application, operator=message.source, lines=message.lines)
