@@ -79,7 +79,7 @@ class SkippedReports(Protocol):
         if request is None or not request.is_of(message.attempt):
             what = type(message).__name__
             self.peer.record(
-                MessageOutdated, message.application, message=what, sender=sender, reason="no such application is led here"
+                MessageOutdated, message.application, message=what, sender=sender, reason="no such application is here"
             )
         elif request.skip(message.source, message.lines):
             self.peer.record(LinesSkipped, message.application, operator=message.source, lines=message.lines)
