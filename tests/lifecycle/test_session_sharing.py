@@ -84,13 +84,19 @@ class Sharing(Both):
 AT = ("peer-1", "peer-2", "peer-3")
 
 
-@pytest.mark.slow
-def test_the_readers_of_a_stream_that_moves_follow() -> None:
-    ring = Sharing(1)
-    ring.begin("peer-0", "a", owner(AT, 1))
+def owner_and_reader(seed: int, degree: int, seconds: float = 0.2) -> Sharing:
+    """An application, another one that reads its stream, and so many seconds of both."""
+    ring = Sharing(seed)
+    ring.begin("peer-0", "a", owner(AT, degree))
     ring.run(0.2)
     ring.begin("peer-5", "b", reader(AT, 1, "peer-6"))
-    ring.run(0.2)
+    ring.run(seconds)
+    return ring
+
+
+@pytest.mark.slow
+def test_the_readers_of_a_stream_that_moves_follow() -> None:
+    ring = owner_and_reader(1, 1)
     first = ring.asked("a", "end", "peer-7")
     ring.run(0.5)
     second = ring.asked("a", "u", "peer-8")
@@ -128,11 +134,7 @@ def test_a_shared_component_has_the_earliest_deadline_of_its_users() -> None:
 
 @pytest.mark.slow
 def test_the_readers_of_a_stream_that_is_taken_over_follow() -> None:
-    ring = Sharing(2)
-    ring.begin("peer-0", "a", owner(AT, 2))
-    ring.run(0.2)
-    ring.begin("peer-5", "b", reader(AT, 1, "peer-6"))
-    ring.run(0.3)
+    ring = owner_and_reader(2, 2, 0.3)
     ring.crash("peer-3")
     ring.run(4.0)
     ring.crash(ring.where("a", "u"))
@@ -144,11 +146,7 @@ def test_the_readers_of_a_stream_that_is_taken_over_follow() -> None:
 
 @pytest.mark.slow
 def test_a_stream_that_changes_is_not_shared_and_the_change_is_named() -> None:
-    ring = Sharing(1)
-    ring.begin("peer-0", "a", owner(AT, 2))
-    ring.run(0.2)
-    ring.begin("peer-5", "b", reader(AT, 1, "peer-6"))
-    ring.run(0.2)
+    ring = owner_and_reader(1, 2)
     session, graph = ring.synergy["peer-0"].session, ring.synergy["peer-5"].session.graph("b")
     assert graph is not None
     to = next(each for each in ring.synergy if each not in session.graph("a").addresses)  # type: ignore[union-attr]

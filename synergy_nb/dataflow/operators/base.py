@@ -58,7 +58,7 @@ OUTPUT_ROWS: Final = 65_536  # most rows of an output batch, so that credits and
 PIECE_BYTES: Final = 16 << 20  # bytes of output that are made at a time, where an item has more
 RUN_ROWS: Final = 32_768  # most rows of neighbouring tables that are merged when a state is saved
 WINDOW: Final = ("window_start", "window_end")
-#: What Polars does to a query on few rows: it computes what occurs several times once.
+#: What Polars does to a query on few rows: it simplifies expressions, and computes what occurs several times once.
 _AS_WRITTEN: Final = pl.QueryOptFlags.none(simplify_expression=True, comm_subexpr_elim=True)
 IN_MEMORY_ROWS: Final = 16_384  # rows up to which the in-memory engine of Polars is faster than its streaming engine
 _VIEW: Final = 16  # bytes of a text value beside its characters

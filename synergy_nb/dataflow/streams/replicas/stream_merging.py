@@ -217,9 +217,7 @@ class MergedLogic:
         for at, each in given:
             for made in self._operator.execute(at, each):
                 if isinstance(made, Batch):
-                    greatest = (
-                        made.table.get_column("time").cast(pl.Int64).max()
-                    )  # to_physical() takes 50 times as long
+                    greatest = made.table.get_column("time").cast(pl.Int64).max()
                     self.latest = max(self.latest, int(greatest))  # type: ignore[arg-type]
                 yield made
 
