@@ -620,6 +620,7 @@ def test_a_path_is_typed_while_the_folder_is_being_read(
     page.editor.on_page_message(folder)
     page.view.locator(".entries").get_by_role("button", name="some.csv").wait_for()
     assert typed.get_attribute("aria-invalid") == "true", "the file is still not there"
+    page.shoot("plan_editor_typed_path")
     page.type("Control+A", " some.csv", "Enter")  # the text has the focus as before
     page.view.locator(".sample tbody tr").wait_for()
     assert page.editor.document["operators"][0]["fields"]["path"] == "some.csv"
