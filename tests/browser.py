@@ -24,9 +24,20 @@ from comm.base_comm import BaseComm
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
-    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, ViewportSize
 
-__all__ = ["ARTEFACTS", "DEADLINE", "NO_CHROMIUM", "BarePage", "bare", "browser", "find_chromium", "page", "tab"]
+__all__ = [
+    "ARTEFACTS",
+    "DEADLINE",
+    "NO_CHROMIUM",
+    "BarePage",
+    "bare",
+    "browser",
+    "find_chromium",
+    "page",
+    "profile",
+    "tab",
+]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ARTEFACTS: Final = ROOT / "build" / "artefacts"  # screenshots and the like, for people to look at
@@ -86,21 +97,36 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def new_page(browser: Browser) -> Iterator[Page]:
-    """An empty page in a profile of its own."""
+def new_profile(browser: Browser) -> Iterator[BrowserContext]:
+    """A profile of its own: the pages in it share cookies and the cache of files."""
     # Without a locale in the environment Chromium would claim the language "en-US@posix", which no Intl.NumberFormat
     # takes, and uPlot asks for one as it loads.
     context = browser.new_context(viewport=VIEWPORT, locale="en-GB")
     context.set_default_timeout(DEADLINE * 1000)
-    yield context.new_page()
+    yield context
     context.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+@contextmanager
+def new_page(browser: Browser) -> Iterator[Page]:
     """An empty page in a profile of its own."""
-    with new_page(browser) as made:
+    with new_profile(browser) as profile:
+        yield profile.new_page()
+
+
+@pytest.fixture(scope="module")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """The profile of a module's pages: in a new one JupyterLab takes twice the processor time until it is there."""
+    with new_profile(browser) as made:
         yield made
+
+
+@pytest.fixture
+def page(profile: BrowserContext) -> Iterator[Page]:
+    """An empty page."""
+    made = profile.new_page()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")

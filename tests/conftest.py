@@ -17,7 +17,7 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
-from tests.browser import bare, browser, page, tab
+from tests.browser import bare, browser, page, profile, tab
 from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
 from tests.kernels import kernels
@@ -35,6 +35,7 @@ __all__ = [
     "kernels",
     "notebook",
     "page",
+    "profile",
     "quick_java",
     "real_data",
     "spark",

@@ -27,7 +27,7 @@ from tests.browser import NO_CHROMIUM, ROOT, find_chromium
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-__all__ = ["CONFIGURATION", "JupyterLab", "LabNotebook", "jupyterlab"]
+__all__ = ["CONFIGURATION", "Cell", "JupyterLab", "LabNotebook", "jupyterlab"]
 
 STARTING: Final = 120.0  # seconds for the server, which imports much
 ENDING: Final = 30.0  # seconds for the server and its kernels, after having been asked

@@ -308,8 +308,9 @@ def _doubled_row(row: dict[str, Any]) -> dict[str, Any] | None:
 @aggregate(columns={"spread": "int", "n": "int"}, needs=["bytes"])
 def _spread(rows: pl.DataFrame) -> dict[str, Any]:
     """Difference of the largest and the least bytes, and the number of rows."""
-    most, least = rows["bytes"].max(), rows["bytes"].min()
-    return {"spread": None if most is None else most - least, "n": rows.height}  # type: ignore[operator]
+    most: Any = rows["bytes"].max()
+    least: Any = rows["bytes"].min()
+    return {"spread": None if most is None else most - least, "n": rows.height}
 
 
 @keyed(columns={"total": "int"}, needs=["bytes"], deterministic=True)

@@ -25,7 +25,7 @@ MOST_WORKERS: Final = 8  # each imports everything: 7 s of a processor, half a G
 
 #: Files that share a server, by the fixture that has it.
 SERVERS: Final = {
-    "jupyterlab": ("test_kernel_restart", "test_plan_editor_browser", "test_quickstart"),
+    "jupyterlab": ("test_plan_editor_browser", "test_quickstart"),
     "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
         "test_class_archive",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+import psutil
 import pytest
 
 from tests.browser import ARTEFACTS, ROOT
-from tests.jupyterlab import JupyterLab, LabNotebook
+from tests.jupyterlab import Cell, JupyterLab, LabNotebook
 from tests.stored_outputs import COMPARED, kept, numbered
 
 if TYPE_CHECKING:
@@ -92,24 +93,6 @@ def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: Ju
     notebook.close()
 
 
-# Reopens a notebook without a kernel, and says what its outputs show.
-REOPEN: Final = """async path => {
-    await jupyterapp.restored;
-    const nobody = { kernel: null, kernelPreference: { shouldStart: false, canStart: false } };
-    const panel = await jupyterapp.commands.execute("docmanager:open", { path, factory: "Notebook", ...nobody });
-    await panel.context.ready;
-}"""
-REPLACED: Final = """() => {
-    const { textContent } = document.querySelector("[data-synergy-last]");
-    return textContent.includes("level 1") && !textContent.includes("level 4");
-}"""
-SHOWN: Final = """() => {
-    const seen = [...document.querySelectorAll(".jp-OutputArea-child")].filter(each => each.offsetHeight > 0);
-    const still = "[data-synergy-last] svg.synergy-plane";
-    return seen.map(each => [each.innerText.trim(), each.querySelectorAll(still).length]);
-}"""
-
-
 def _notebook(folder: Path, name: str, sources: Sequence[str]) -> str:
     """Write a notebook of code cells, and return its path."""
     code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
@@ -120,26 +103,98 @@ def _notebook(folder: Path, name: str, sources: Sequence[str]) -> str:
     return name
 
 
-@pytest.mark.slow
-def test_a_reopened_notebook_shows_the_last_picture(page: Page, jupyterlab: JupyterLab) -> None:
-    sources = ["from synergy_nb import explore\nshown = explore.load_levels()\nshown", "shown.set(levels=2).sentence"]
-    path = _notebook(jupyterlab.folder, "last_picture.ipynb", sources)
-    notebook = jupyterlab.open(page, path)
-    notebook.start()
-    notebook.finish(ALL_CELLS)
-    page.locator(".synergy-explorer").wait_for()
-    assert page.locator("[data-synergy-last]").is_hidden()  # the live view is there
+RESTARTED: Final = (
+    (
+        "from synergy_nb import Cluster, edit, explore, source, watch\n"
+        "cluster = Cluster(peers=2, cores=1, spark=False)\n"
+        "print(*(process.pid for process in cluster._asynchronous.local.processes.values()))"
+    ),
+    (
+        'packets = source("packets", seed=1, rate="200 tuples/s")\n'
+        'editor = edit(packets.filter("bytes > 1000").sink("large", delay="2 s"))\neditor'
+    ),
+    "application = cluster.submit(editor.plan)\nrows = application.head(100)\nwatch(application)",
+    "application.replay()",
+    "levels = explore.load_levels()\nlevels",
+    "levels.set(levels=2).sentence",
+)
+LIVE: Final = (".synergy-editor", ".synergy-qos", ".synergy-stage", ".synergy-explorer")
+STILL: Final = "[data-synergy-last]"
+RESTART: Final = "async () => { await panel.sessionContext.session.kernel.restart(); }"
+SAVE: Final = "async () => { await panel.context.save(); }"
+# Whether the picture of the explorer is that of two levels.
+REPLACED: Final = """() => {
+    const pictures = [...document.querySelectorAll("[data-synergy-last]")].map(each => each.textContent);
+    const explorers = pictures.filter(each => each.includes("level 1"));
+    return explorers.length === 1 && !explorers[0].includes("level 4");
+}"""
+# Reopens a notebook without a kernel, and says what its outputs show.
+REOPEN: Final = """async path => {
+    await jupyterapp.restored;
+    const nobody = { kernel: null, kernelPreference: { shouldStart: false, canStart: false } };
+    const panel = await jupyterapp.commands.execute("docmanager:open", { path, factory: "Notebook", ...nobody });
+    await panel.context.ready;
+}"""
+# What the outputs of the notebook that are in sight show: their text, and how many views they hold as pictures.
+SHOWN: Final = """() => {
+    const seen = [...document.querySelectorAll(".jp-OutputArea-child")].filter(each => each.offsetHeight > 0);
+    return seen.map(each => [each.innerText.trim(), each.querySelectorAll("[data-synergy-last]:has(svg)").length]);
+}"""
 
-    # the picture is replaced some seconds after the first
-    page.wait_for_function(REPLACED)
-    page.evaluate("async () => { await panel.context.save(); await panel.sessionContext.shutdown(); }")
+
+def _pictures(page: Page) -> list[int]:
+    """Wait until each view is a picture, and return how many each output in sight shows; none tells of a lost view."""
+    page.locator(f"{STILL}:has(svg)").nth(len(LIVE) - 1).wait_for()
+    shown = page.evaluate(SHOWN)
+    assert not [text for text, _ in shown if "model not found" in text or "Loading widget" in text], shown
+    return [pictures for _, pictures in shown]
+
+
+def _run_to_live_views(notebook: LabNotebook) -> list[Cell]:
+    """Run all cells; their views are there, and not their pictures."""
+    notebook.start()
+    cells = notebook.finish(ALL_CELLS)
+    assert not [cell.text() for cell in cells if any(each["output_type"] == "error" for each in cell.outputs)]
+    for selector in LIVE:
+        notebook.page.locator(selector).first.wait_for()
+    assert notebook.page.locator(f"{STILL}:visible").count() == 0
+    return cells
+
+
+@pytest.mark.slow(35)
+def test_views_are_their_last_pictures_after_the_kernels_restart_and_without_one(
+    page: Page, jupyterlab: JupyterLab
+) -> None:
+    path = _notebook(jupyterlab.folder, "restart.ipynb", RESTARTED)
+    notebook = jupyterlab.open(page, path)
+    page.set_viewport_size({"width": 1100, "height": 2400})
+    cells = _run_to_live_views(notebook)
+    peers = [psutil.Process(int(process)) for process in cells[0].text().split()]
+    page.evaluate(SAVE)
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+
+    page.evaluate(RESTART)
+    _, left = psutil.wait_procs(peers, timeout=60.0)
+    assert not left, "peers outlive the kernel that started them"
+    page.locator(".synergy-qos .silence", has_text="No news for").first.wait_for()
+    page.screenshot(path=ARTEFACTS / "restart_before_reload.png")
+
+    page.reload()
+    notebook.reopen(path)
+    assert [pictures for pictures in _pictures(page) if pictures] == [1, 1, 1, 1]
+    page.screenshot(path=ARTEFACTS / "restart_after_reload.png")
+
+    _run_to_live_views(notebook)
+    page.screenshot(path=ARTEFACTS / "restart_run_again.png")
+    page.wait_for_function(REPLACED)  # some seconds after the first picture
+    page.evaluate(SAVE)
+    notebook.close()
     page.reload()
     page.wait_for_function("() => globalThis.jupyterapp !== undefined")
     page.evaluate(REOPEN, path)
-    page.locator("[data-synergy-last] svg.synergy-plane").wait_for()
-    shown = page.evaluate(SHOWN)
-    assert [pictures for _, pictures in shown] == [1, 0]
-    assert not [text for text, _ in shown if "model not found" in text or "Loading widget" in text]
+    page.locator(f"{STILL} svg.synergy-plane").wait_for()
+    assert _pictures(page)[-2:] == [1, 0]
+    assert page.evaluate(REPLACED)
 
 
 ARRANGED: Final = (

@@ -94,7 +94,8 @@ def area(slow_s: float | None = None) -> WideArea:
         at = PEERS.index(one), PEERS.index(other)
         delays[at] = delays[at[::-1]] = each
     for via in range(len(PEERS)):
-        delays = np.minimum(delays, delays[:, via, None] + delays[None, via, :])
+        to, onward = delays[:, via, None], delays[None, via, :]
+        delays = np.minimum(delays, to + onward)
     if slow_s is not None:
         at = PEERS.index(WISC), PEERS.index(OSU)
         delays[at] = delays[at[::-1]] = 1e3 * slow_s
