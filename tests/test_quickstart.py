@@ -1,6 +1,7 @@
 """The quickstart in a real JupyterLab: every cell runs, and its view draws what the peers measure while they do.
 
-Also there: what other notebooks do with our views, which needs the widgets of JupyterLab itself.
+Also there: what other notebooks do with our views, which needs the widgets of JupyterLab itself, and what is left of
+views whose kernel was restarted or has ended.
 """
 
 from __future__ import annotations

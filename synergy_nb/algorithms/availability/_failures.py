@@ -109,8 +109,7 @@ class ExactlyFailed:
             size = sum(each == unit for each in self._unit.values())
             for chosen in range(count, 0, -1):
                 for taken in range(1, min(size, chosen) + 1):
-                    others = choices[:-1, chosen - taken]
-                    choices[1:, chosen] += math.comb(size, taken) * others
+                    choices[1:, chosen] += math.comb(size, taken) * choices[:-1, chosen - taken]
         return float(choices[:, count] @ np.array(self._chances)) / math.comb(len(self.peers), count)
 
     def sets(self) -> Iterator[tuple[frozenset[str], float]]:
