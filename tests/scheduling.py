@@ -29,6 +29,7 @@ SERVERS: Final = {
     "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
         "test_class_archive",
+        "test_demo",
         "test_prepare",
         "test_python_workers",
         "test_session_worker",
