@@ -185,7 +185,7 @@ def test_another_plan_goes_on_in_the_files_of_the_one_before_and_a_peer_may_die_
         grown(20)
         application.stop()
         ends = [time for each in in_files(folder) for time, *_ in each[-1:]]
-        last = pl.Series(ends).str.to_datetime(time_unit="us").max()
+        last: Any = pl.Series(ends).str.to_datetime(time_unit="us").max()
         times = traces.table({"connector": "packets", "seed": 3, "rate": 500.0, "count": 150_000, "speed": 0.0})["time"]
         count = int((times < last + timedelta(seconds=1)).sum())  # of packets, a few windows more than the files have
         assert count < len(times), "as far as these packets go, the files can be judged"
