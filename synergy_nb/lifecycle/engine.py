@@ -192,13 +192,17 @@ class Requests(Mapping[str, Request]):
     def grant(self, name: str, user: str, right: str | None) -> None:
         """Grant a right to an application to a user, or withdraw with None what was granted.
 
+        What is to take its place at this peer gets the same right, unless it is that user's own.
+
         Raises ``ValueError`` if the application is unknown.
         """
         request = self._requests.get(name)
         if request is None:
             raise ValueError(f"application: {name!r}; expected one that this peer leads")
-        request.grant(user, right)
-        self._session.grants.publish(request)
+        places = [each for each in self._requests.values() if each.beside == name and each.status not in ENDED]
+        for each in (request, *(each for each in places if each.rights.owner != user)):
+            each.grant(user, right)
+            self._session.grants.publish(each)
 
     def hold(self, name: str, *, on: bool, answer: Callable[[str], None] = lambda _refusal: None) -> None:
         """Pause an application, or resume it.

@@ -155,6 +155,20 @@ def test_what_takes_the_place_of_an_application_is_for_those_who_might_use_that_
             world.ask(one, operation, ApplicationId("x"))
 
 
+def test_what_takes_the_place_of_an_application_learns_what_is_granted_meanwhile() -> None:
+    world = World()
+    world.share("of-bob", "ann", "control")
+    world.share("of-bob", "zoe", "read")
+    world.peer.call(world.peer.synergy.requests.submit, "x", PLAN, user="ann", beside="of-bob")
+    world.share("of-bob", "eve", "read")
+    for user in ("ann", "zoe"):
+        world.share("of-bob", user, None)
+    for one, operation in (("ann", "halt"), ("bob", "halt"), ("eve", "fetch")):
+        assert world.ask(one, operation, ApplicationId("x")) == DONE
+    with pytest.raises(NotAllowed, match="application: 'x' is not one that 'zoe' may read"):
+        world.ask("zoe", "fetch", ApplicationId("x"))
+
+
 def test_destinations_pass_between_what_a_guest_may_control() -> None:
     world = World()
     assert world.ask("ann", "change sinks", ChangeSinks("of-ann", "of-ann", 0)) == DONE
