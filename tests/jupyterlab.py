@@ -27,9 +27,10 @@ from tests.browser import NO_CHROMIUM, ROOT, find_chromium
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-__all__ = ["CONFIGURATION", "Cell", "JupyterLab", "LabNotebook", "jupyterlab"]
+__all__ = ["ASKED", "CONFIGURATION", "Cell", "JupyterLab", "LabNotebook", "jupyterlab"]
 
 STARTING: Final = 120.0  # seconds for the server, which imports much
+ASKED: Final = 200.0  # milliseconds between two questions that take much of a processor: not one for each frame
 ENDING: Final = 30.0  # seconds for the server and its kernels, after having been asked
 CONFIGURATION: Final = ROOT / ".ci" / "jupyter"  # which `make lab` names, too
 SETTINGS: Final = {
@@ -101,7 +102,7 @@ class LabNotebook:
 
     def finish(self, timeout: float) -> list[Cell]:
         """Wait until they have run, or one has failed, and return the code cells; ``timeout`` is in seconds."""
-        self.page.wait_for_function(FINISHED, timeout=timeout * 1000)
+        self.page.wait_for_function(FINISHED, timeout=timeout * 1000, polling=ASKED)
         return self.cells()
 
     def cells(self) -> list[Cell]:

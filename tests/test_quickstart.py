@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.browser import ARTEFACTS, ROOT
-from tests.jupyterlab import Cell, JupyterLab, LabNotebook
+from tests.jupyterlab import ASKED, Cell, JupyterLab, LabNotebook
 from tests.stored_outputs import COMPARED, kept, numbered
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _drawn(notebook: LabNotebook, points: int, faults: list[str]) -> dict[str, A
 
     enough = f"points => (({DRAWN})()?.points ?? 0) >= points"
     try:
-        notebook.page.wait_for_function(enough, arg=points, timeout=ALL_CELLS * 1000)
+        notebook.page.wait_for_function(enough, arg=points, timeout=ALL_CELLS * 1000, polling=ASKED)
     except TooLong:
         told = "\n".join([*faults, *(cell.text() for cell in notebook.cells())])
         raise AssertionError(f"the view did not draw {points} points:\n{told}") from None
@@ -187,7 +187,7 @@ def test_views_are_their_last_pictures_after_the_kernels_restart_and_without_one
 
     _run_to_live_views(notebook)
     page.screenshot(path=ARTEFACTS / "restart_run_again.png")
-    page.wait_for_function(REPLACED)  # some seconds after the first picture
+    page.wait_for_function(REPLACED, polling=ASKED)  # some seconds after the first picture
     page.evaluate(SAVE)
     notebook.close()
     page.reload()
