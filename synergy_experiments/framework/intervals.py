@@ -85,12 +85,15 @@ def _drawn(values: tuple[float, ...]) -> NDArray[np.float64]:
     """
     found = np.asarray(values)
     samples = found[_places(len(values))]
-    errors = samples.std(axis=1, ddof=1) / math.sqrt(len(values))
+    errors = samples.std(axis=0, ddof=1) / math.sqrt(len(values))
     vary = errors > NOISE * errors.max()
-    return np.asarray(np.sort((samples.mean(axis=1)[vary] - found.mean()) / errors[vary]))
+    return np.asarray(np.sort((samples.mean(axis=0)[vary] - found.mean()) / errors[vary]))
 
 
 @lru_cache(maxsize=64)
 def _places(count: int) -> NDArray[np.int64]:
-    """Indices of the values of each sample, the same for equal numbers of values."""
-    return np.random.default_rng(count).integers(0, count, (DRAWS, count))
+    """Indices of the values of each sample, the same for equal numbers of values.
+
+    A column is a sample: sums over columns of ten values take a third of the time of sums over such rows.
+    """
+    return np.ascontiguousarray(np.random.default_rng(count).integers(0, count, (DRAWS, count)).T)
