@@ -4,7 +4,8 @@ The fork server of a cluster (:mod:`synergy_nb.runtime.process.fork_server`) is 
 0.7 s of a processor: two thirds of the time to start a cluster. So the clusters of a pytest worker have fork servers
 that one parent process forks. Such a fork server runs the same code, with the variables, the folder and the outputs
 that a fresh one would inherit; only the imports are done already. Where the system has no file descriptors of
-processes, and in tests of processes themselves, fork servers are fresh.
+processes, and in tests of processes themselves, fork servers are fresh. The parent has loaded the code of active
+replicas, too, which each peer that reads some would load in a thread for half a second of a processor.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, Final
 
 import pytest
 
+from synergy_nb.dataflow.streams.replicas import duplicate_code
 from synergy_nb.runtime.process import fork_server
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 
@@ -85,9 +87,10 @@ class Parent:
             self._wait = self._fork(theirs) if forked else self._start(theirs)
 
     def _start(self, theirs: socket.socket) -> Callable[[], object]:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _main; _main({theirs.fileno()})"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _fresh_main; _fresh_main({theirs.fileno()})"
         command = [sys.executable, "-c", code]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]).wait
+        alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # it forks, so it starts no threads
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=alone).wait
 
     def _fork(self, theirs: socket.socket) -> Callable[[], object]:
         pid = os.fork()
@@ -164,6 +167,13 @@ def fresh_servers(forked_servers: None) -> Iterator[None]:
 
 
 # -- in the parent process --------------------------------------------------------------------------------------------
+
+
+def _fresh_main(control: int) -> None:
+    """The same as ``_main`` in a fresh interpreter, with the code of active replicas."""
+    with fork_server.without_threads("the code of active replicas"):
+        duplicate_code.COMPILED.loaded()
+    _main(control)
 
 
 def _main(control: int) -> None:
