@@ -87,7 +87,8 @@ class Parent:
             self._wait = self._fork(theirs) if forked else self._start(theirs)
 
     def _start(self, theirs: socket.socket) -> Callable[[], object]:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _fresh_main; _fresh_main({theirs.fileno()})"
+        main = f"from {__name__} import _fresh_main; _fresh_main({theirs.fileno()})"
+        code = f"import sys; sys.path[:] = {sys.path!r}; {main}"
         command = [sys.executable, "-c", code]
         alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # it forks, so it starts no threads
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=alone).wait
