@@ -158,7 +158,7 @@ def _run_to_live_views(notebook: LabNotebook) -> list[Cell]:
     assert not [cell.text() for cell in cells if any(each["output_type"] == "error" for each in cell.outputs)]
     for selector in LIVE:
         notebook.page.locator(selector).first.wait_for()
-    assert notebook.page.locator(f"{STILL}:visible").count() == 0
+    notebook.page.locator(f"{STILL}:visible").first.wait_for(state="hidden")
     return cells
 
 
