@@ -53,6 +53,7 @@ __all__ = [
     "encode_table",
     "header_of",
     "microseconds_of",
+    "selected",
 ]
 
 END: Final = 2**63 - 1  # a punctuation with this time ends its stream
@@ -63,6 +64,7 @@ TYPES: Final[Mapping[str, pl.DataType]] = DTYPES
 
 _PREFIX: Final = struct.Struct("<BBHI")
 _MAGIC: Final = 0x5E
+_FEW_ROWS: Final = 4096  # rows of a table up to which each of its columns is cut faster than all in one query
 _VERSION: Final = 2
 _LARGE: Final = 512 * 1024  # bytes from which pyarrow writes faster than Polars
 
@@ -304,6 +306,16 @@ def concatenated(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     for table in others:
         whole.extend(table)  # copies what the clone shares
     return whole
+
+
+def selected(table: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
+    """Return the rows of a table that a mask selects; NULL selects none.
+
+    A filter of Polars is a query: on a few rows it takes more than twice as long as to select from each column.
+    """
+    if table.height > _FEW_ROWS:
+        return table.filter(mask)
+    return pl.DataFrame([column.filter(mask) for column in table.get_columns()])
 
 
 def empty(schema: Mapping[str, str]) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from synergy_nb.dataflow.operators.base import (
     retained_bytes,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
-from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
+from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty, selected
 from synergy_nb.plan.terms.naming import internal
 
 __all__ = ["AsOf"]
@@ -72,7 +72,7 @@ class _Rows:
         for piece in self.pieces:
             own = mask.slice(start, piece.height)
             start += piece.height
-            pieces.append(piece if own.all() else piece.filter(own))
+            pieces.append(piece if own.all() else selected(piece, own))
         self._put(compacted(piece for piece in pieces if piece.height))
 
     def parts(self) -> list[pl.DataFrame]:
@@ -145,8 +145,8 @@ class AsOf(OperatorLogic):
             return
         rows = table.hstack([positions(batch, kept).alias(_POSITION)])
         early = rows.get_column("time").cast(pl.Int64()) < self._low[1]
-        self._waiting.add(rows.filter(~early))
-        yield from self._results(rows.filter(early))
+        self._waiting.add(selected(rows, ~early))
+        yield from self._results(selected(rows, early))
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
         """Return the results of left rows for which the right input has promised enough, and drop superseded rows."""
@@ -154,7 +154,7 @@ class AsOf(OperatorLogic):
             rows = self._waiting.table()
             early = rows.get_column("time").cast(pl.Int64()) < self._low[1]
             self._waiting.keep(~early)
-            yield from self._results(rows.filter(early))
+            yield from self._results(selected(rows, early))
         if self._latest.rows and (
             low == END
             or low - self._dropped >= max(self._within // 8, 1)

@@ -28,7 +28,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated, selected
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.checks.validation import Switch
 from synergy_nb.plan.operators.catalogue import KINDS
@@ -356,7 +356,7 @@ class OperatorLogic(ABC):
         if times.min() >= low:  # type: ignore[operator]
             return table, None
         kept = times >= low
-        table = table.filter(kept)
+        table = selected(table, kept)
         self.late += kept.len() - table.height
         return table, kept
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from synergy_nb.dataflow._expressions import compile_expression, direct_condition
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
-from synergy_nb.dataflow.tuples import Batch, concatenated
+from synergy_nb.dataflow.tuples import Batch, concatenated, selected
 from synergy_nb.plan.sql.sql import growth
 from synergy_nb.plan.terms.column_types import family
 
@@ -37,14 +37,14 @@ class Filter(OperatorLogic):
         if self._direct is None or table.height >= DIRECT_ROWS:
             return (table.filter(self._where),)
         mask = self._direct(table)
-        selected = mask.sum()
-        if selected == table.height:
+        chosen = mask.sum()
+        if chosen == table.height:
             return (table,)
-        if not selected:
+        if not chosen:
             return ()
         if table.height <= SLICED_ROWS:
             return (concatenated(_slices(table, mask.to_list())),)
-        return (pl.DataFrame([column.filter(mask) for column in table.get_columns()]),)
+        return (selected(table, mask),)
 
 
 def _slices(table: pl.DataFrame, chosen: Iterable[bool | None]) -> list[pl.DataFrame]:

@@ -25,7 +25,7 @@ import polars as pl
 
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements
 from synergy_nb.dataflow.operators.lookup_code import NONE, lookup_code
-from synergy_nb.dataflow.tuples import TYPES, Batch
+from synergy_nb.dataflow.tuples import TYPES, Batch, selected
 from synergy_nb.plan.operators.tables import INDEX_BYTES, new_columns
 from synergy_nb.plan.tables.lookup_tables import table_of
 
@@ -141,7 +141,7 @@ class TableLookup(OperatorLogic):
         found = self._index.find([table.get_column(name) for name in self._on], times)
         known = found != NONE
         if not self._left and not known.all():
-            table, found = table.filter(pl.Series(known)), found[known]
+            table, found = selected(table, pl.Series(known)), found[known]
             known = known[known]
         if not self._added:
             return (table,)

@@ -27,7 +27,7 @@ from synergy_nb.dataflow.operators.base import (
     retained_bytes,
     value_bytes,
 )
-from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
+from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty, selected
 from synergy_nb.plan.terms.naming import internal
 
 __all__ = [
@@ -132,7 +132,7 @@ class TimeWindows:
         for name, table in tables.items():
             bounds = table.select(first, last)
             closing = bounds["f"] <= bounds["l"]
-            found[name], bounds = table.filter(closing), bounds.filter(closing)
+            found[name], bounds = selected(table, closing), selected(bounds, closing)
             if bounds.height:
                 copies: Any = ((bounds["l"] - bounds["f"]) // self.slide + 1).sum()
                 size += copies * (_spread_bytes(table) / table.height)
