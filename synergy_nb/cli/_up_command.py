@@ -51,7 +51,8 @@ Durable = Annotated[
     typer.Option(
         "--durable",
         metavar="FOLDER",
-        help="Folder from which the applications go on at the next start, also when everything was killed.",
+        help="Folder, or s3://BUCKET/FOLDER, from which the applications go on at the next start, also when everything "
+        "was killed.",
         show_default=False,
     ),
 ]

@@ -3,7 +3,7 @@
 ``OPERATOR@EPOCH.NUMBER`` has its output and its snapshots, in the order in which they came; a higher number goes on
 where a lower one ends. ``OPERATOR@EPOCH.pNUMBER`` has pieces of its state that are too large to be written with each
 snapshot. ``OPERATOR@EPOCH.fence`` has nothing: it is there once somebody has read, or reads, what the component has
-written in earlier epochs (:mod:`.writing`).
+written in earlier epochs (:mod:`.writing`); ``@EPOCH.fence``, what any component of the application has.
 
 Examples
 --------
@@ -21,8 +21,19 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
-__all__ = ["Files", "fence_name", "files_of", "is_fence", "latest_fences", "log_name", "operators_of", "piece_name"]
+__all__ = [
+    "EVERY",
+    "Files",
+    "fence_name",
+    "files_of",
+    "is_fence",
+    "latest_fences",
+    "log_name",
+    "operators_of",
+    "piece_name",
+]
 
+EVERY: Final = ""  # in place of a component: all of an application
 _FENCE: Final = ".fence"
 
 
@@ -41,8 +52,14 @@ class Files(Protocol):
     def sync(self) -> None:
         """Have the disk hold all that was added, also if the power fails."""
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one."""
+    def sync_checkpoints(self) -> None:
+        """Have the disk hold what Spark has written beside them."""
+
+    def fences(self) -> dict[str, int]:
+        """Return each component that has fences with the latest epoch of one."""
+
+    def remove(self, *names: str) -> None:
+        """Remove files, if they are there."""
 
 
 def _stem(operator: str, epoch: int) -> str:

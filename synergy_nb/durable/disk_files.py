@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from synergy_nb.durable._component_files import latest_fences
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.records import mark
 
@@ -156,6 +157,11 @@ class DiskFiles:
         finally:
             os.close(opened)
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one."""
-        self._disk.remove(self.folder / name)
+    def fences(self) -> dict[str, int]:
+        """Return each component that has fences with the latest epoch of one."""
+        return latest_fences(self.names())
+
+    def remove(self, *names: str) -> None:
+        """Remove files, if they are there."""
+        for name in names:
+            self._disk.remove(self.folder / name)

@@ -1,19 +1,17 @@
-"""A durable folder on a disk: its format, its applications and their files, and who may write to it.
+"""A durable folder: its format, its applications and their files, and who may write to it.
 
     FOLDER/FORMAT             says what the folder is, and in which version
-    FOLDER/lock               locked by the program that has started the cluster, as long as it lives
-    FOLDER/writers            locked by each peer, likewise
     FOLDER/ID/application     the plan of an application, and how it was submitted
     FOLDER/ID/content-NUMBER  functions and tables that the plan only names
     FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`._component_files`)
     FOLDER/ID/spark/NAME      what Spark keeps of a query, in folders of its own making
 
-Whatever is not as Synergy writes it is refused by a sentence, and left as it is.
+It is a folder of the system (:mod:`.disk_place`), or one in an object store (:mod:`.object_place`). Whatever is not as
+Synergy writes it is refused by a sentence, and left as it is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import struct
@@ -25,23 +23,24 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from synergy_nb.durable._component_files import is_fence, operators_of
+from synergy_nb.durable._component_files import EVERY, Files, operators_of
+from synergy_nb.durable._places import Place
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
+from synergy_nb.durable.disk_place import UNMARKED, DiskPlace
+from synergy_nb.durable.object_place import ObjectPlace
+from synergy_nb.durable.objects import STORES
 from synergy_nb.durable.records import DurableError, check_records, unmarked_end
+from synergy_nb.durable.writing import fence
+from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.naming import folder_name
 
 __all__ = ["DurableFolder", "KeptApplication"]
 
 T = TypeVar("T")
 FORMAT: Final = "FORMAT"
-KIND: Final = "synergy_nb durable folder, version "
-VERSION: Final = 2
-UNMARKED: Final = 1  # version without marks of what the disk holds
-KNOWN: Final = (UNMARKED, VERSION)  # versions that are read
 APPLICATION: Final = "application"
 CONTENT: Final = "content-"
-CHECKPOINTS: Final = "spark"
 MOST_LETTERS: Final = 100  # of an id in the name of a folder, which has 255 bytes at most; its end tells ids apart
 _CHECK: Final = struct.Struct(">I")
 
@@ -78,23 +77,21 @@ class DurableFolder:
     []
     """
 
-    def __init__(self, path: str | os.PathLike[str], disk: Disk | None = None) -> None:
-        """Raise ``DurableError`` if it is no path of a folder of this system; ``file://`` may be in front of one."""
-        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-            raise DurableError(f"durable: {path!r}; expected the path of a folder")
-        scheme, found, rest = path.partition("://") if isinstance(path, str) else ("", "", "")
-        if found and (scheme != "file" or not rest.startswith("/")):
-            raise DurableError(
-                f"durable: {path!r}; expected a folder of this system, as no other place keeps a second cluster from "
-                "writing to it"
-            )
-        self.path = Path(rest if found else path).absolute()
-        self._locks: list[int] = []
-        self._disk = Disk() if disk is None else disk
+    def __init__(self, path: str | os.PathLike[str] | ObjectPlace, disk: Disk | None = None) -> None:
+        """Raise ``DurableError`` if it is no path of a folder of this system, and of no object store that is known.
+
+        ``disk``: the steps by which files of a folder of this system are written.
+        """
+        self._place = path if isinstance(path, ObjectPlace) else _place(path, Disk() if disk is None else disk)
+        self.where = self._place.where  # the folder, as users write it
+        self.least_write = self._place.least_write  # bytes for which a write to a file of a component counts at least
         self._changing = threading.Lock()  # lock of the thread that changes what is there of an application
 
     def _wrong(self, what: str) -> DurableError:
-        return DurableError(f"durable: {str(self.path)!r}: {what}")
+        return DurableError(f"durable: {self.where!r}: {what}")
+
+    def _refused(self, error: OSError, expected: str) -> DurableError:
+        return self._wrong(f"{error.strerror or error}; expected {expected}")
 
     # -- its format ------------------------------------------------------------------------------------------------
 
@@ -104,54 +101,50 @@ class DurableFolder:
         Raises ``DurableError`` if it is something else, or cannot be made.
         """
         try:
-            self._disk.make_folder(self.path.parent)
-            if not self.path.is_dir():
-                self.path.mkdir(mode=0o700, exist_ok=True)
-            with contextlib.suppress(PermissionError):  # a folder that this one cannot read is not of its making
-                self._disk.sync_folder(self.path.parent)
-            if not any(each.name != f".{FORMAT}" for each in self.path.iterdir()):  # begun when the power failed
-                self._put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
+            self._place.make()
+            if self._place.is_empty(FORMAT):
+                self._place.put(FORMAT, f"{self._place.formats[-1]}\n".encode())
         except OSError as error:
-            expected = "a folder that exists or can be made, and be written to"
-            raise self._wrong(f"{error.strerror}; expected {expected}") from None
+            raise self._refused(error, "a folder that exists or can be made, and be written to") from None
         self.check()
 
     def check(self) -> None:
         """Raise ``DurableError`` unless the folder is there, and of a known format."""
-        self._version()
+        self._format()
 
     def upgrade(self) -> None:
         """Be a folder of this version: the peers that are started now write as it does.
 
         Raises ``DurableError`` if a file of a component is damaged, or if the disk takes nothing.
         """
-        if self._version() == VERSION:
+        if self._format() == self._place.formats[-1]:
             return
         try:
             for each in self.applications():
                 files = self.files(each.id)
+                assert isinstance(files, DiskFiles), "no earlier version wrote anywhere else"
                 for name in files.names():
                     end = unmarked_end(files.read(name), name)
                     if end is not None:  # else damage of its beginning would be taken for what the disk never held
                         files.close_off(name, end)
-            self._put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
+            self._place.put(FORMAT, f"{self._place.formats[-1]}\n".encode())
         except OSError as error:
-            raise self._wrong(f"{error.strerror}; expected a folder that can be written to") from None
+            raise self._refused(error, "a folder that can be written to") from None
 
-    def _version(self) -> int:
+    def _format(self) -> str:
+        *earlier, latest = self._place.formats
         try:
-            text = (self.path / FORMAT).read_text("utf-8")
+            found = self._place.read(FORMAT).decode("utf-8").strip()
         except (OSError, UnicodeDecodeError):
             raise self._wrong(f"it has no readable file {FORMAT}; expected a durable folder or an empty one") from None
-        for each in KNOWN:
-            if text == f"{KIND}{each}\n":
-                return each
-        found = text.strip().splitlines()[0][:80] if text.strip() else "nothing"
-        raise self._wrong(f"{FORMAT} says {found!r}; expected {KIND + str(VERSION)!r} or an earlier one")
+        if found not in self._place.formats:
+            said = found.splitlines()[0][:80] if found else "nothing"
+            raise self._wrong(f"{FORMAT} says {said!r}; expected {latest!r}{' or an earlier one' if earlier else ''}")
+        return found
 
     def check_there(self) -> None:
         """Raise ``OSError`` if the folder is not there any more."""
-        (self.path / FORMAT).stat()
+        self._place.read(FORMAT)
 
     # -- who writes to it ------------------------------------------------------------------------------------------
 
@@ -160,19 +153,16 @@ class DurableFolder:
 
         Raises ``DurableError`` if another one has it.
         """
-        if not self._lock("lock", exclusive=True):
+        if not self._locked(self._place.lock):
             raise self._wrong("another cluster uses it; expected one at a time")
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no peer writes to the folder, once it is locked; those of a program that has died end soon."""
-        quiet = self._lock("writers", exclusive=True)
-        if quiet:
-            os.close(self._locks.pop())  # the peers that are started now lock it
-        return quiet
+        """Whether no peer is known to write to the folder, once it is locked; those of a dead program end soon."""
+        return self._locked(self._place.is_quiet)
 
     def check_quiet(self) -> None:
-        """Raise ``DurableError`` unless no peer writes to the folder."""
+        """Raise ``DurableError`` unless no peer is known to write to the folder."""
         if not self.is_quiet:
             raise self._wrong("peers of an earlier cluster still write to it; expected that they have ended")
 
@@ -182,76 +172,96 @@ class DurableFolder:
         Raises ``DurableError`` if the folder is not there, or of another format.
         """
         self.check()
-        if not self._lock("writers", exclusive=False):
+        if not self._locked(self._place.lock_as_peer):
             raise self._wrong("another cluster begins to use it; expected one at a time")
 
-    def _lock(self, name: str, *, exclusive: bool) -> bool:
+    def _locked(self, step: Callable[[], bool]) -> bool:
         try:
-            opened = self._disk.lock(self.path / name, os.O_RDWR | os.O_CREAT, shared=not exclusive, mode=0o600)
-        except BlockingIOError:
-            return False
+            return step()
         except OSError as error:
-            raise self._wrong(f"{name}: {error.strerror}; expected a folder whose files can be locked") from None
-        self._locks.append(opened)
-        return True
+            raise self._refused(error, "a folder whose files can be locked") from None
+
+    def shut_out(self, application: str, epoch: int) -> None:
+        """Have no late peer of an earlier cluster be answered any more for an application that goes on in an epoch.
+
+        Raises ``OSError`` if the place does not take that.
+        """
+        if not self._place.waits_for_peers:
+            fence(self.files(application), {EVERY: epoch})
 
     def unlock(self) -> None:
         """Let go of the folder."""
-        while self._locks:
-            os.close(self._locks.pop())
+        self._place.unlock()
 
     # -- its applications ------------------------------------------------------------------------------------------
 
-    def _at(self, application: str) -> Path:
-        return self.path / folder_name(application, MOST_LETTERS)
+    def _at(self, application: str) -> str:
+        return folder_name(application, MOST_LETTERS)
 
-    def files(self, application: str) -> DiskFiles:
+    def files(self, application: str) -> Files:
         """Return the files of the components of an application."""
-        return DiskFiles(self._at(application), self._disk, self.checkpoints(application))
+        return self._place.files(self._at(application))
+
+    def check_engines(self, plan: Plan) -> None:
+        """Raise ``DurableError`` if an operator of a plan could keep nothing here."""
+        for name, operator in plan.operators.items():
+            if operator.engine == "spark" and self._place.checkpoints("") is None:
+                raise DurableError(
+                    f"operator {name!r}: engine: 'spark'; expected 'peer', as Spark keeps no checkpoints "
+                    f"in {self.where!r}"
+                )
 
     def checkpoints(self, application: str) -> Path:
-        """Return where Spark keeps the checkpoints of the queries of an application, each in a folder of its own."""
-        return self._at(application) / CHECKPOINTS
+        """Return where Spark keeps the checkpoints of the queries of an application, each in a folder of its own.
+
+        Raises ``DurableError`` if it can keep none here.
+        """
+        found = self._place.checkpoints(self._at(application))
+        if found is None:
+            raise self._wrong("Spark keeps no checkpoints there; expected a folder of this system")
+        return found
 
     def keep(self, application: KeptApplication, contents: dict[str, bytes]) -> None:
         """Keep an application from now on, or note how it is started now.
 
         ``contents``: functions and tables that its plan only names, by the components that need them.
 
-        Raises ``OSError`` if the disk does not take it.
+        Raises ``OSError`` if the disk does not take it, or a later cluster uses the folder.
         """
+        self._check_ours()
         at = self._at(application.id)
-        at.mkdir(mode=0o700, exist_ok=True)
-        self._disk.sync_folder(self.path)
+        self._place.make_folder(at)
         # numbers that none of it has: what is there belongs to the plan that goes on if this is interrupted
         first = 1 + max((int(name.removeprefix(CONTENT)) for name in application.contents.values()), default=-1)
         named = {each: f"{CONTENT}{number}" for number, each in enumerate(sorted(contents), first)}
         for component, name in named.items():
-            self._put(at / name, _checked(contents[component]))
-        kept = msgspec.structs.replace(application, contents={**application.contents, **named})
-        self._put(at / APPLICATION, _checked(msgspec.msgpack.encode(kept)))
+            self._place.put(f"{at}/{name}", _checked(contents[component]))
+        self._note(msgspec.structs.replace(application, contents={**application.contents, **named}))
 
     def accept(self, application: str) -> None:
-        """Note that the peers have accepted an application, unless it has ended since."""
+        """Note that the peers have accepted an application, unless it has ended since.
+
+        Raises ``OSError`` if the disk does not take it, or a later cluster uses the folder.
+        """
+        self._check_ours()
         with self._changing:
             known = self.application(application)
             if known is not None and not known.decided:
-                self._put(
-                    self._at(application) / APPLICATION,
-                    _checked(msgspec.msgpack.encode(msgspec.structs.replace(known, decided=True))),
-                )
+                self._note(msgspec.structs.replace(known, decided=True))
 
-    def _put(self, path: Path, data: bytes) -> None:
-        self._disk.replace(path, data, 0o600)
+    def _note(self, application: KeptApplication) -> None:
+        data = _checked(msgspec.msgpack.encode(application))
+        self._place.put(f"{self._at(application.id)}/{APPLICATION}", data)
+
+    def _check_ours(self) -> None:
+        if not self._place.is_ours():
+            raise OSError(f"{self.where}: a later cluster uses it")
 
     def drop(self, application: str) -> None:
-        """Forget an application that has ended."""
-        at = self._at(application)
+        """Forget an application that has ended, unless a later cluster uses the folder."""
         with self._changing:
-            self._disk.remove(at / APPLICATION)
-            with contextlib.suppress(FileNotFoundError):
-                self._disk.sync_folder(at)  # so that it never comes back without its rows
-            shutil.rmtree(at, ignore_errors=True)
+            if self._place.is_ours():
+                self._place.remove_folder(self._at(application), APPLICATION)
 
     def keep_checkpoints(self, application: str, kept: Collection[Path]) -> None:
         """Remove the checkpoints of an application but some, with the folders of their queries.
@@ -268,29 +278,28 @@ class DurableFolder:
         """Remove what was written of an application after it was forgotten, as by a query that ended later."""
         at = self._at(application)
         with self._changing:
-            if not (at / APPLICATION).exists():
-                shutil.rmtree(at, ignore_errors=True)
+            if not self._place.has(f"{at}/{APPLICATION}"):
+                self._place.remove_folder(at)
 
     def clean(self) -> None:
         """Remove what is left of applications that have ended, and what nobody has to be kept from writing any more.
 
-        Only while nobody else writes to the folder.
+        Only before this cluster writes to the folder.
         """
-        for at in [each for each in self.path.iterdir() if each.is_dir()]:
-            if not (at / APPLICATION).exists():
-                shutil.rmtree(at, ignore_errors=True)
-                continue
-            for name in filter(is_fence, DiskFiles(at, self._disk).names()):
-                self._disk.remove(at / name)
+        for at in self._place.folders():
+            if self._place.has(f"{at}/{APPLICATION}"):
+                self._place.clean(at)
+            else:
+                self._place.remove_folder(at)
 
     def has(self, application: str) -> bool:
         """Whether there is anything of an application, damaged or not."""
-        return self._at(application).exists()
+        return self._place.has(self._at(application))
 
     def application(self, application: str) -> KeptApplication | None:
         """Return an application; None if there is none of that id. Raises ``DurableError`` if it is damaged."""
-        at = self._at(application) / APPLICATION
-        if not at.exists():
+        at = f"{self._at(application)}/{APPLICATION}"
+        if not self._place.has(at):
             return None
         return self._read(at, lambda data: msgspec.msgpack.decode(data, type=KeptApplication))
 
@@ -299,7 +308,7 @@ class DurableFolder:
 
         Raises ``DurableError`` if one is damaged.
         """
-        found = (self.application(at.name) for at in self.path.iterdir() if at.is_dir())
+        found = map(self.application, self._place.folders())
         return sorted((each for each in found if each is not None), key=lambda each: each.submitted)
 
     def forget_others(self, application: str, operators: Collection[str]) -> None:
@@ -313,29 +322,48 @@ class DurableFolder:
         """Return the operators of an application that have files, also those that its plan has no more."""
         return operators_of(self.files(application).names())
 
+    def has_begun(self, application: KeptApplication) -> bool:
+        """Whether peers have accepted an application, or may have emitted something of it."""
+        files = self.files(application.id)
+        return application.decided or bool(files.names() or files.fences())
+
     def content(self, application: KeptApplication, component: str) -> bytes:
         """Return a function or a table of an application; raises ``DurableError`` if it is damaged."""
-        return self._read(self._at(application.id) / application.contents[component], lambda data: data)
+        return self._read(f"{self._at(application.id)}/{application.contents[component]}", lambda data: data)
 
     def check_application(self, application: str) -> None:
         """Raise ``DurableError`` if a file of a component is damaged."""
-        files, marked = self.files(application), self._version() != UNMARKED
+        files, marked = self.files(application), self._format() != UNMARKED
         for name in files.names():
             try:
                 check_records(files.read(name), name, marked=marked)
             except DurableError as error:
                 raise self._wrong(f"{application}: {error}") from None
 
-    def _read(self, path: Path, decode: Callable[[bytes], T]) -> T:
+    def _read(self, name: str, decode: Callable[[bytes], T]) -> T:
         try:
-            data = path.read_bytes()
+            data = self._place.read(name)
             if len(data) < _CHECK.size or _CHECK.unpack_from(data)[0] != zlib.crc32(data[_CHECK.size :]):
                 raise ValueError("it has another checksum than it states")
             return decode(data[_CHECK.size :])
         except (OSError, ValueError, msgspec.MsgspecError) as error:
-            name = path.relative_to(self.path)
             what = "expected a file that only Synergy has written: it was damaged"
             raise self._wrong(f"{name}: {error}; {what}") from None
+
+
+def _place(path: str | os.PathLike[str], disk: Disk) -> Place:
+    """Return the place of a folder; raises ``DurableError`` if it is none in which one can be."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise DurableError(f"durable: {path!r}; expected the path of a folder")
+    scheme, found, rest = path.partition("://") if isinstance(path, str) else ("", "", "")
+    if found and scheme in STORES:
+        return ObjectPlace(str(path))
+    if found and (scheme != "file" or not rest.startswith("/")):
+        raise DurableError(
+            f"durable: {path!r}; expected a folder of this system or of an object store ({', '.join(sorted(STORES))}), "
+            "as no other place keeps a second cluster from writing to it"
+        )
+    return DiskPlace(Path(rest if found else path).absolute(), disk)
 
 
 def _checked(data: bytes) -> bytes:

@@ -87,6 +87,7 @@ class FolderCopy:
         segment: int = SEGMENT,  # bytes of a file of output and snapshots
         small: int = SMALL,  # bytes of pieces that are written with each snapshot
         kept: int = KEPT,  # bytes of output that is made again that are in memory
+        least: int = 0,  # bytes for which each write counts at least
         *,
         # of a component that makes the same output again if it resumes from a snapshot: function that returns the bytes
         # that it has read, or a source has emitted, since the last one that is written; None for any other component
@@ -97,6 +98,7 @@ class FolderCopy:
         self._repeats = repeats
         self._superseded = False
         self._most, self._most_small, self._most_kept = segment, small, kept
+        self._least = least
         self._unsaved = unsaved
         self._copy = Copy(output)  # for its receiving side; only output that is made again is kept in it
         self._written = ORIGIN  # end of such output that was written, or need not be
@@ -173,7 +175,7 @@ class FolderCopy:
             if self._state is not None and not isinstance(frame, ComponentState):
                 self._write_state(writes, self._state)
         writes.append(Write(self._segments[-1][0], frame))
-        self._size += size
+        self._size += max(size, self._least)
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
@@ -276,7 +278,7 @@ class FolderCopy:
             self._store(writes, piece_name(self.output.operator, self.output.epoch, small[0].number), small)
             small = []
         writes.append(Write(self._segments[-1][0], msgspec.structs.replace(state, enclosed=tuple(small))))
-        self._size += len(state.head) + sum(len(piece.data) for piece in small)
+        self._size += max(len(state.head) + sum(len(piece.data) for piece in small), self._least)
 
     def _clean(self, writes: list[Write]) -> None:
         """Remove files whose output nobody needs, and pieces that no snapshot names."""

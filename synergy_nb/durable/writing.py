@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from synergy_nb.durable._component_files import Files, fence_name, files_of, latest_fences
+from synergy_nb.durable._component_files import EVERY, Files, fence_name, files_of
 from synergy_nb.durable.folder_copy import FolderWork
 from synergy_nb.durable.records import packed
 
@@ -31,7 +31,7 @@ class ComponentWork(NamedTuple):
 
     def outdated_by(self, fences: Mapping[str, int]) -> int:
         """The epoch in which somebody else goes on from what was written, so that nobody is answered; 0 for none."""
-        latest = fences.get(self.operator, 0)
+        latest = max(fences.get(self.operator, 0), fences.get(EVERY, 0))
         return latest if latest > self.epoch else 0
 
 
@@ -72,7 +72,7 @@ def carry_out(files: Files, todo: Sequence[ComponentWork]) -> CarriedOut:
         files.sync()
         # only now: who leaves a fence after this look finds all that was written before it
         # (test_what_is_written_while_somebody_else_reads_it_is_found_or_not_answered)
-        fences = latest_fences(files.names())
+        fences = files.fences()
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -103,6 +103,6 @@ def _remove(files: Files, done: ComponentWork) -> None:
     if done.work.supersedes:
         for known, logs, pieces in files_of(done.operator, files.names()):
             gone += (*logs, *pieces) if known < done.epoch else ()
-    with contextlib.suppress(OSError):
-        for name in gone:
-            files.remove(name)
+    if gone:
+        with contextlib.suppress(OSError):
+            files.remove(*gone)

@@ -48,7 +48,7 @@ from synergy_nb.lifecycle.changes.succeeded_graphs import TERM
 from synergy_nb.lifecycle.changes.succession import Leading, Succession, successor_of
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
 from synergy_nb.lifecycle.changes.verdicts import Verdicts
-from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT, first_epoch, next_attempt
+from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT, first_epoch, next_attempt, start_of
 from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
 from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, GraphAsked, Refused, Share
@@ -244,12 +244,17 @@ class Session(Protocol):
     def outdated(self, application: str, operator: str, epoch: int) -> None:
         """The driver's report that a later attempt, in which a component has this epoch, reads what it has written.
 
-        It is as if a message of that attempt had come: this one has ended, and this peer is late.
+        It is as if a message of that attempt had come: this one has ended, and this peer is late. If it is one of a later
+        start, the application goes on in another cluster, and has no attempt here any more.
         """
         member = self.members.get(application)
         if member is None or member.ended:
             return
         epochs = member.graph.roles.epochs
+        if start_of(max(epochs.values(), default=0)) < start_of(epoch):
+            self.component_failed(application, operator, "another cluster goes on with it from the durable folder")
+            self.participation.leave(application, "another cluster")  # nobody answers what its sinks wait for
+            return
         of_this = epoch < min(epochs.values(), default=0) + EPOCHS_OF_ATTEMPT
         if member.plan.operators[operator].replica_of and of_this:
             return  # a lost replica goes on from the folder, as the next graph says; all else here stays

@@ -17,15 +17,17 @@ from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output
-from synergy_nb.durable._component_files import Files
+from synergy_nb.durable._component_files import Files, latest_fences
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
+from synergy_nb.durable.object_files import ObjectFiles
 from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import restored
 from synergy_nb.durable.writing import ComponentWork, carry_out, fence
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.connectors.broken_disk import Killed
 from tests.connectors.power_loss import PowerDisk
+from tests.durable.memory_objects import AtOnce, MemoryObjects
 
 
 class MemoryFiles:
@@ -61,10 +63,34 @@ class MemoryFiles:
         if self._step():
             raise Killed
 
-    def remove(self, name: str) -> None:
-        if self._step():
-            raise Killed
-        self.found.pop(name, None)
+    def sync_checkpoints(self) -> None:
+        """There are none."""
+
+    def fences(self) -> dict[str, int]:
+        return latest_fences(self.names())
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            if self._step():
+                raise Killed
+            self.found.pop(name, None)
+
+
+class BucketFiles:
+    """The folder of one application in an object store; the process that writes may end between two objects."""
+
+    def __init__(self) -> None:
+        self.objects = MemoryObjects()
+        self._writers: dict[Output, ObjectFiles] = {}
+
+    def files(self, output: Output | None) -> ObjectFiles:
+        """The files, for whoever executes a component, or for a reader."""
+        opened = ObjectFiles(self.objects, "app", AtOnce())
+        return opened if output is None else self._writers.setdefault(output, opened)
+
+    def again(self) -> None:
+        """Be used by other processes."""
+        self.objects.left = None
 
 
 class PowerFiles:
@@ -95,10 +121,12 @@ class DurableWorld(StreamWorld):
         self.segment, self.small = settings.pop("segment", 400), settings.pop("small", 300)
         self.slow = settings.pop("slow", 0.05)  # longest time until what is written is there, seconds
         self.disks: Path | None = settings.pop("disks", None)  # where disks are that may lose power; None: in memory
+        self.bucket = settings.pop("bucket", False)  # whether the folder is in an object store
         self.held = random.Random(f"{seed} held").choice((0, 2_000, 1 << 20))  # bytes of output in memory
         super().__init__(seed, peers, faults, **settings)
         self.disk: dict[str, MemoryFiles] = {}
         self.powers: dict[str, PowerFiles] = {}
+        self.buckets: dict[str, BucketFiles] = {}
         self.announced: dict[tuple[Output, int], ComponentState] = {}  # snapshots by their number
         self.kept: dict[tuple[str, str], ComponentState] = {}  # application, operator: the last one that it has
         self.copies: dict[tuple[str, str, str], FolderCopy] = {}  # peer, application, operator
@@ -107,8 +135,10 @@ class DurableWorld(StreamWorld):
         self.outdated: set[Output] = set()  # of components from whose files a later attempt goes on
         self.generation = 0
 
-    def files(self, application: str) -> Files:
-        """The files of an application."""
+    def files(self, application: str, output: Output | None = None) -> Files:
+        """The files of an application; ``output``: that of the component whose peer writes to them."""
+        if self.bucket:
+            return self.buckets.setdefault(application, BucketFiles()).files(output)
         if self.disks is None:
             return self.disk.setdefault(application, MemoryFiles())
         if application not in self.powers:
@@ -211,7 +241,7 @@ class DurableWorld(StreamWorld):
     def _write(self, output: Output, work: FolderWork) -> None:
         """Write what a copy asks for, and note whether a later attempt goes on from its files."""
         todo = ComponentWork(output.operator, output.epoch, work)
-        number, error, fences = carry_out(self.files(output.application), [todo])
+        number, error, fences = carry_out(self.files(output.application, output), [todo])
         assert (number, error) == (1, None)
         if todo.outdated_by(fences):
             self.outdated.add(output)
@@ -249,7 +279,9 @@ class DurableWorld(StreamWorld):
 
     def _end(self, application: str, steps: int) -> None:
         """Have the process of a peer end after some steps of what it writes, or in the middle of one."""
-        if self.disks is not None:
+        if self.bucket:
+            self.buckets[application].objects.left = steps
+        elif self.disks is not None:
             disk = self.powers[application].disk
             disk.left, disk.done = 2 * steps, 0
         else:
@@ -257,7 +289,9 @@ class DurableWorld(StreamWorld):
             files.left, files.part = steps, self.rng.random()
 
     def _begin(self, application: str) -> None:
-        if self.disks is not None:
+        if self.bucket:
+            self.buckets[application].again()
+        elif self.disks is not None:
             self.powers[application].again()
         else:
             self.disk[application].left = None

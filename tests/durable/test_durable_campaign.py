@@ -25,10 +25,11 @@ from tests.stream_schedules import (
 )
 
 
-def run(seed: int, path: Path | None = None) -> None:
+def run(seed: int, path: Path | None = None, *, bucket: bool = False) -> None:
     """An application of any shape, perhaps with backups and moves, whose peers are killed one to five times.
 
-    ``path``: where the folder is on a disk that loses its power, too, now and then.
+    ``path``: where the folder is on a disk that loses its power, too, now and then; ``bucket``: whether it is in an
+    object store.
     """
     rng = random.Random(seed)
     plan = query(rng) if rng.random() < 0.6 else deep_query(rng)
@@ -37,7 +38,7 @@ def run(seed: int, path: Path | None = None) -> None:
     world = DurableWorld(
         seed, "abcde", drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)),
         segment=rng.choice((300, 4_000, 1 << 20)), small=rng.choice((0, 300, 1 << 16)),
-        slow=rng.choice((0.0, 0.05, 0.5)), disks=None if path is None else path / str(seed),
+        slow=rng.choice((0.0, 0.05, 0.5)), disks=None if path is None else path / str(seed), bucket=bucket,
     )  # fmt: skip
     world.pace = rng.choice((0.02, 0.06))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
@@ -72,6 +73,11 @@ def test_rows_are_those_of_an_undisturbed_run_wherever_everything_is_killed(seed
 @pytest.mark.parametrize("seed", range(500 if ALL else 4))
 def test_rows_are_those_of_an_undisturbed_run_though_the_power_fails(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", quick_first(range(2_000, 2_500 if ALL else 2_006), 2))
+def test_rows_are_those_of_an_undisturbed_run_though_an_object_store_has_the_folder(seed: int) -> None:
+    run(seed, bucket=True)
 
 
 @pytest.mark.slow(20)

@@ -23,9 +23,9 @@ from synergy_nb.dataflow.deployments import FOLDER, Deployment
 from synergy_nb.events import ActiveReplicasLost, ApplicationRestarted, ReplicaRebuilt, RestartBegun
 from synergy_nb.events.application_states import State, Status
 from synergy_nb.lifecycle.changes.movable import component_to_move
-from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT
+from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_ATTEMPT, EPOCHS_OF_START
 from synergy_nb.lifecycle.records.members import NEVER_ENDED
-from synergy_nb.lifecycle.records.messages import Claim, Confirm, Entrust, Entrusted, Graph
+from synergy_nb.lifecycle.records.messages import Claim, Confirm, Entrust, Entrusted, Graph, Lost
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source
@@ -148,6 +148,18 @@ def test_a_peer_leaves_an_attempt_from_whose_files_a_later_one_goes_on() -> None
     one.receive("o", Confirm(attempt(3, 2 << 10), "out", ""))
     (deployed,) = one.told(Deployment)
     assert deployed.assignments["out"].epoch == 2 << 10
+
+
+def test_an_application_fails_here_once_another_cluster_goes_on_with_it() -> None:
+    """It would be composed anew again and again, in attempts that nobody answers."""
+    one = OnePeer("c", session=CONFIG)
+    one.receive("o", Confirm(attempt(2, 1 << 10), "out", ""))
+    one.sent(Lost)
+    one.receive(DRIVER, AttemptOutdated("r", "out", EPOCHS_OF_START))
+    ((to, lost),) = one.sent(Lost)
+    assert (to, lost.failed) == ("o", True)
+    assert lost.reason == "out at c: another cluster goes on with it from the durable folder"
+    assert [each.assignments for each in one.told(Deployment)][-1] == {}
 
 
 def test_a_peer_stays_in_an_attempt_in_which_a_replica_goes_on_elsewhere_from_its_files() -> None:

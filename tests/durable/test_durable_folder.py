@@ -49,6 +49,10 @@ def folder(tmp_path: Path) -> DurableFolder:
     return made
 
 
+def path_of(folder: DurableFolder) -> Path:
+    return Path(folder.where)
+
+
 def contents(path: Path) -> dict[str, bytes]:
     return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
@@ -59,18 +63,18 @@ def kept(folder: DurableFolder, name: str = "large-1-abcdef") -> None:
 
 
 def checked(folder: DurableFolder) -> None:
-    DurableFolder(folder.path).prepare()
+    DurableFolder(folder.where).prepare()
     for each in folder.applications():
         folder.check_application(each.id)
 
 
 def refused(folder: DurableFolder) -> str:
     """Why a folder is refused; nothing in it has changed then."""
-    before = contents(folder.path)
+    before = contents(path_of(folder))
     with pytest.raises(DurableError) as error:
         checked(folder)
-    assert contents(folder.path) == before
-    return str(error.value).removeprefix(f"durable: {str(folder.path)!r}: ")
+    assert contents(path_of(folder)) == before
+    return str(error.value).removeprefix(f"durable: {folder.where!r}: ")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -85,8 +89,8 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
         DurableFolder(path)
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/folder", "memory://folder", "file://folder", "://"])
-def test_a_place_that_is_no_folder_of_the_system_is_refused_and_nothing_is_made(
+@pytest.mark.parametrize("place", ["https://host/folder", "memory://folder", "file://folder", "://"])
+def test_a_place_that_is_no_folder_of_the_system_or_a_store_is_refused_and_nothing_is_made(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,11 +100,11 @@ def test_a_place_that_is_no_folder_of_the_system_is_refused_and_nothing_is_made(
 
 
 def test_a_folder_may_be_named_by_its_url(tmp_path: Path) -> None:
-    assert DurableFolder(f"file://{tmp_path}/folder").path == tmp_path / "folder"
+    assert DurableFolder(f"file://{tmp_path}/folder").where == str(tmp_path / "folder")
 
 
 def test_a_folder_of_another_version_is_refused(folder: DurableFolder) -> None:
-    (folder.path / "FORMAT").write_text("synergy_nb durable folder, version 7\n")
+    (path_of(folder) / "FORMAT").write_text("synergy_nb durable folder, version 7\n")
     known = "'synergy_nb durable folder, version 2' or an earlier one"
     assert refused(folder) == f"FORMAT says 'synergy_nb durable folder, version 7'; expected {known}"
 
@@ -114,7 +118,7 @@ def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [0, 5, 40])
 def test_a_damaged_application_is_refused(folder: DurableFolder, at: int) -> None:
     kept(folder)
-    path = folder.path / "large-1-abcdef" / "application"
+    path = path_of(folder) / "large-1-abcdef" / "application"
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
@@ -126,7 +130,7 @@ def test_a_damaged_file_of_a_component_is_refused(folder: DurableFolder, version
     kept(folder)
     data = bytearray((Path(__file__).parent / f"version_{version}" / "app" / "u@0.0").read_bytes())
     data[at] ^= 1
-    (folder.path / "large-1-abcdef" / "filter@0.0").write_bytes(data)
+    (path_of(folder) / "large-1-abcdef" / "filter@0.0").write_bytes(data)
     said = r"large-1-abcdef: filter@0\.0: the record at byte \d+ has another checksum"
     assert re.match(said, refused(folder))
 
@@ -138,8 +142,8 @@ def test_a_file_of_version_1_whose_beginning_is_damaged_is_refused(
 ) -> None:
     """Such a file does not tell its version: it was taken for one that the disk was never asked to hold."""
     kept(folder)
-    (folder.path / "FORMAT").write_text("synergy_nb durable folder, version 1\n")
-    path = folder.path / "large-1-abcdef" / "filter@0.0"
+    (path_of(folder) / "FORMAT").write_text("synergy_nb durable folder, version 1\n")
+    path = path_of(folder) / "large-1-abcdef" / "filter@0.0"
     whole = (Path(__file__).parent / "version_1" / "app" / "u@0.0").read_bytes()
     path.write_bytes(whole + whole[:40])  # the end of a record is lost
     checked(folder)
@@ -171,7 +175,7 @@ def test_what_the_disk_was_not_asked_to_hold_is_left_out_if_it_is_wrong(folder: 
     files.append("f@0.0", record)
     files.sync()
     files.append("f@0.0", record)
-    path = folder.path / "large-1-abcdef" / "f@0.0"
+    path = path_of(folder) / "large-1-abcdef" / "f@0.0"
     for lost in (1, len(record) - 1, len(record)):
         path.write_bytes(path.read_bytes()[:-lost] + b"?" * lost)
         checked(folder)
@@ -181,7 +185,7 @@ def test_what_the_disk_was_not_asked_to_hold_is_left_out_if_it_is_wrong(folder: 
 def test_what_a_disk_may_not_hold_is_never_said_to_be_there(folder: DurableFolder) -> None:
     kept(folder)
     disk = FailingDisk("sync", OSError(5, "Input/output error"), 1)
-    files = DiskFiles(folder.path / "large-1-abcdef", disk)
+    files = DiskFiles(path_of(folder) / "large-1-abcdef", disk)
     files.append("f@0.0", packed(ACK))
     for _ in range(2):  # the system may say the second time that all is well
         with pytest.raises(OSError, match="Input/output error"):
@@ -191,13 +195,13 @@ def test_what_a_disk_may_not_hold_is_never_said_to_be_there(folder: DurableFolde
 def test_one_cluster_uses_it_at_a_time(folder: DurableFolder) -> None:
     folder.lock()
     with pytest.raises(DurableError, match="another cluster uses it; expected one at a time"):
-        DurableFolder(folder.path).lock()
+        DurableFolder(folder.where).lock()
     folder.unlock()
-    DurableFolder(folder.path).lock()
+    DurableFolder(folder.where).lock()
 
 
 def test_peers_that_still_write_to_it_are_waited_for(folder: DurableFolder) -> None:
-    peer = DurableFolder(folder.path)
+    peer = DurableFolder(folder.where)
     peer.lock_as_peer()
     folder.lock()
     assert not folder.is_quiet
@@ -205,7 +209,7 @@ def test_peers_that_still_write_to_it_are_waited_for(folder: DurableFolder) -> N
         folder.check_quiet()
     peer.unlock()
     folder.check_quiet()
-    DurableFolder(folder.path).lock_as_peer()
+    DurableFolder(folder.where).lock_as_peer()
 
 
 def test_an_application_is_kept_until_it_is_dropped(folder: DurableFolder) -> None:
@@ -231,11 +235,11 @@ def test_what_peers_have_not_accepted_yet_is_known_as_such(folder: DurableFolder
 @pytest.mark.parametrize("id_", ["{}/photos", "../photos", "..", ".", "", "a/../../photos", "FORMAT"])
 def test_no_id_leads_out_of_the_folder(folder: DurableFolder, id_: str) -> None:
     """An application that had ended, such as a guest's that was refused, was removed with all files of the owner."""
-    photos = folder.path.parent / "photos"
+    photos = path_of(folder).parent / "photos"
     photos.mkdir()
     (photos / "one").write_bytes(b"1")
     kept(folder)
-    named = id_.format(folder.path.parent)
+    named = id_.format(path_of(folder).parent)
     with contextlib.suppress(OSError):  # there is no such folder, or a file is there
         folder.files(named).append("f@0.0", b"2")
     with contextlib.suppress(OSError):
@@ -299,17 +303,17 @@ def test_the_sinks_say_with_which_of_two_plans_an_application_goes_on(folder: Du
 
 
 def test_what_is_left_of_others_is_removed(folder: DurableFolder) -> None:
-    (folder.path / "gone").mkdir()
-    (folder.path / "gone" / "f@0.0").write_bytes(b"")
+    (path_of(folder) / "gone").mkdir()
+    (path_of(folder) / "gone" / "f@0.0").write_bytes(b"")
     kept(folder)
     folder.clean()
-    assert [each.name for each in folder.path.iterdir() if each.is_dir()] == ["large-1-abcdef"]
+    assert [each.name for each in path_of(folder).iterdir() if each.is_dir()] == ["large-1-abcdef"]
 
 
 def test_a_write_that_the_disk_does_not_take_leaves_the_file_as_it_was(folder: DurableFolder) -> None:
     kept(folder)
     disk = FailingDisk("write", OSError(28, "No space left on device"), 0)
-    files = DiskFiles(folder.path / "large-1-abcdef", disk)
+    files = DiskFiles(path_of(folder) / "large-1-abcdef", disk)
     files.append("f@0.0", b"first")
     before, disk.times = files.read("f@0.0"), 1
     with pytest.raises(OSError, match="No space"):
@@ -320,12 +324,12 @@ def test_a_write_that_the_disk_does_not_take_leaves_the_file_as_it_was(folder: D
 def test_a_file_that_a_full_disk_did_not_take_at_first_has_marks_from_its_beginning(folder: DurableFolder) -> None:
     kept(folder)
     disk, record = FailingDisk("write", OSError(28, "No space left on device"), 1), packed(ACK)
-    files = DiskFiles(folder.path / "large-1-abcdef", disk)
+    files = DiskFiles(path_of(folder) / "large-1-abcdef", disk)
     with pytest.raises(OSError, match="No space"):
         files.append("f@0.0", record)
     files.append("f@0.0", record)
     files.sync()
-    path = folder.path / "large-1-abcdef" / "f@0.0"
+    path = path_of(folder) / "large-1-abcdef" / "f@0.0"
     path.write_bytes(path.read_bytes() + b"?" * len(record))  # what came last when the power failed
     checked(folder)
     assert unpacked(path.read_bytes(), "f@0.0") == [ACK]
@@ -404,11 +408,11 @@ def test_a_checkpoint_from_which_no_query_can_go_on_is_refused_and_left_as_it_is
         (checkpoint / "commits" / "2").unlink()
         (checkpoint / "commits" / "3").unlink()
         said = "it ends with micro-batch 1; expected 3"
-    before = contents(folder.path)
+    before = contents(path_of(folder))
     (application,) = folder.applications()
     with pytest.raises(DurableError, match=f"app: filter: the checkpoint {checkpoint}.*{said}"):
         check_parts(folder, application)
-    assert contents(folder.path) == before
+    assert contents(path_of(folder)) == before
 
 
 def test_what_a_query_writes_after_its_application_has_ended_is_removed_when_it_ends(folder: DurableFolder) -> None:
@@ -441,7 +445,7 @@ def test_what_spark_has_written_is_held_before_a_snapshot_is_acknowledged(tmp_pa
 def test_a_disk_that_may_not_hold_a_checkpoint_is_not_asked_again(folder: DurableFolder) -> None:
     with_part(folder, 1)
     disk = FailingDisk("sync", OSError(errno.ENOSPC, "No space left on device"), 1)
-    files = DiskFiles(folder.path / "app", disk, folder.checkpoints("app"))
+    files = DiskFiles(path_of(folder) / "app", disk, folder.checkpoints("app"))
     for _ in range(2):
         with pytest.raises(OSError, match="No space left"):
             files.sync_checkpoints()

@@ -83,9 +83,17 @@ class SharedFiles:
         with self._step():
             self._files.sync()
 
-    def remove(self, name: str) -> None:
+    def fences(self) -> dict[str, int]:
         with self._step():
-            self._files.remove(name)
+            return self._files.fences()
+
+    def sync_checkpoints(self) -> None:
+        self._files.sync_checkpoints()
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            with self._step():
+                self._files.remove(name)
 
 
 def saved_again() -> Kept:

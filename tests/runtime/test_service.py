@@ -97,7 +97,7 @@ async def test_a_guest_chooses_no_id_by_which_he_gets_what_is_of_others(id_: str
     folder = DurableFolder(tmp_path / "folder")
     folder.prepare()
     folder.keep(KeptApplication("kept", b"", "composed", 0.0), {})
-    settings = {"name": "peer-1", "durable": str(folder.path), "session": {"durable": True}}
+    settings = {"name": "peer-1", "durable": folder.where, "session": {"durable": True}}
     runtime = PeerRuntime("tcp://127.0.0.1:1", "peer-1", _unconnected, make, settings)
     runtime.start()
     try:

@@ -14,15 +14,15 @@ Examples
 (2048, True)
 >>> first_epoch(2, 5000)
 5000
->>> start_of(EPOCHS_OF_START + 7) == EPOCHS_OF_START
-True
+>>> start_of(EPOCHS_OF_START + 7) == EPOCHS_OF_START, next_start(7) == EPOCHS_OF_START
+(True, True)
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EPOCHS_OF_ATTEMPT", "EPOCHS_OF_START", "SUCCEEDED", "first_epoch", "next_attempt", "start_of"]
+__all__ = ["EPOCHS_OF_ATTEMPT", "EPOCHS_OF_START", "SUCCEEDED", "first_epoch", "next_attempt", "next_start", "start_of"]
 
 SUCCEEDED: Final = 1 << 20  # number of the first attempt that a successor begins; no origin makes so many
 EPOCHS_OF_ATTEMPT: Final = 1 << 10  # epochs of a durable component, by moves and take-overs, in one attempt
@@ -45,3 +45,8 @@ def first_epoch(attempt: int, least: int, start: int = 0) -> int:
 def start_of(epoch: int) -> int:
     """First epoch of the start to which an epoch belongs."""
     return epoch // EPOCHS_OF_START * EPOCHS_OF_START
+
+
+def next_start(epoch: int) -> int:
+    """First epoch of the start after that to which an epoch belongs."""
+    return start_of(epoch) + EPOCHS_OF_START

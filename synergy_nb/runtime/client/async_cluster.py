@@ -23,7 +23,7 @@ from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
-from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_START, start_of
+from synergy_nb.lifecycle.records.attempts import next_start
 from synergy_nb.lifecycle.requests.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
@@ -515,8 +515,7 @@ class AsyncCluster(PeerRequests):
             self.tell(f"{kept.id} is not restarted: {error}")
             return
         # what was never accepted, and has emitted nothing, is submitted as at first: a refusal has it forgotten
-        began = kept.decided or bool(await asyncio.to_thread(folder.files(kept.id).names))
-        epoch = start_of(kept.epoch) + EPOCHS_OF_START if began else 0
+        epoch = next_start(kept.epoch) if await asyncio.to_thread(folder.has_begun, kept) else 0
         try:
             await self._contents.send(plan, self.peers.values())
             address, state = await self._decided(

@@ -139,8 +139,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     durable
         Folder from which applications go on in the next cluster that is given it, with the same ids, also when all
         processes of this one were killed: their plans, positions, states and rows are written there in the background.
-        All peers have to see it; it is a folder of the system, not a place such as ``s3://``. Each application of this
-        cluster goes on, until it has finished or is stopped.
+        All peers have to see it: a folder of the system, or one in an object store, such as ``s3://bucket/folder``.
+        Each application of this cluster goes on, until it has finished or is stopped.
 
     Examples
     --------

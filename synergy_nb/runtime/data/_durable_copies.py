@@ -21,7 +21,7 @@ from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, Frame, PieceReply
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point
-from synergy_nb.durable.disk_files import DiskFiles
+from synergy_nb.durable._component_files import Files
 from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import DurableError
@@ -86,7 +86,7 @@ class DurableCopies:
         self._waiting: list[_Waiting] = []  # what is to be written
         self._others_next = True  # whether what comes next is of components that write no pieces, if there are such
         self._unwritten: Counter[Output] = Counter()  # number of these, by output
-        self._files: dict[str, DiskFiles] = {}  # application to its files; for the thread alone
+        self._files: dict[str, Files] = {}  # application to its files; for the thread alone
         self._busy = False
         self._tries = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="synergy durable")
@@ -202,7 +202,9 @@ class DurableCopies:
         if self._hosting.components.get(key) is component and key not in self._copies:
             waited = FOLDER in component.copy_holders.confirming
             unsaved = None if waited else partial(component.unsaved_at, FOLDER)
-            copy = self._copies[key] = FolderCopy(component.output, repeats, unsaved=unsaved)
+            copy = self._copies[key] = FolderCopy(
+                component.output, repeats, least=self._folder.least_write, unsaved=unsaved
+            )
             self._deliver(copy.begin())
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class DurableCopies:
         return CarriedOut(len(todo))  # the application has ended, or is one that is not kept
 
     def _said(self, problem: OSError) -> str:
-        return f"{str(self._folder.path)!r}: {problem.strerror or problem}"
+        return f"{self._folder.where!r}: {problem.strerror or problem}"
 
     def _written(self, done: list[_Waiting], outdated: dict[Output, int], error: str) -> None:
         self._busy = False

@@ -429,6 +429,8 @@ class Service:
             self._sizing.discard(application)
         on_spark = PART in self.synergy.config.components
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
+        if self._durable is not None:
+            self._durable.check_engines(plan)
         if on_spark:
             self._spark_reports.publish()
         folder = None if request.trial or user else self._durable
@@ -575,6 +577,7 @@ class Service:
     async def _begin_change(self, folder: DurableFolder, request: Request, new: Plan) -> str:
         """Have an application execute another plan, too; return why that is not possible, or nothing."""
         sized = await asyncio.to_thread(sized_by_traces, new)
+        folder.check_engines(new)
         found = await asyncio.to_thread(prepare_change, folder, request.name, request.plan, sized)
         check_memory(found.both, on_peers(found.both, spark=False), self.host.hosting.memory.limit)
         if reason := await self._commands.change_plan(request.name, "begin", found.both.to_bytes()):

@@ -71,7 +71,7 @@ def check_parts(folder: DurableFolder, application: KeptApplication) -> None:
     for part, checkpoint in kept.items():
         if checkpoint.problem:
             raise DurableError(
-                f"durable: {str(folder.path)!r}: {application.id}: {part}: {checkpoint.problem}; remove "
+                f"durable: {folder.where!r}: {application.id}: {part}: {checkpoint.problem}; remove "
                 f"{location.parent} to forget the application"
             )
     folder.keep_checkpoints(application.id, {each.path for each in kept.values()})
@@ -140,4 +140,4 @@ def provide_contents(folder: DurableFolder, application: KeptApplication) -> Non
             try:
                 receive(name_of(component), data)
             except ValueError as error:
-                raise DurableError(f"durable: {str(folder.path)!r}: {application.id}: {error}") from None
+                raise DurableError(f"durable: {folder.where!r}: {application.id}: {error}") from None

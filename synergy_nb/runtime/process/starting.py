@@ -32,6 +32,7 @@ from synergy_nb.control.rights import Acceptance
 from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.durable.records import DurableError
 from synergy_nb.errors import user_facing
+from synergy_nb.lifecycle.records.attempts import next_start
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.checks.requirements import LEAST_MEMORY, check_discipline
@@ -631,7 +632,7 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
         await asyncio.to_thread(_open, folder)
     except DurableError as error:
         raise ClusterError(str(error)) from None
-    config["durable"] = str(folder.path)
+    config["durable"] = folder.where
     config["session"] = {**config["session"], "durable": True}
     return folder
 
@@ -652,7 +653,12 @@ def _check(folder: DurableFolder) -> None:
     while not folder.is_quiet and time.monotonic() < until:
         time.sleep(0.05)
     folder.check_quiet()
-    folder.clean()
+    try:
+        folder.clean()
+        for each in folder.applications():
+            folder.shut_out(each.id, next_start(each.epoch))
+    except OSError as error:
+        raise DurableError(f"durable: {folder.where!r}: {error.strerror or error}") from None
     for each in folder.applications():
         folder.check_application(each.id)
     folder.upgrade()
