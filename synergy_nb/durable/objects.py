@@ -92,7 +92,9 @@ class Objects:
         try:
             with _no_parent():
                 _asked(lambda: self._system.pipe_file(f"{self._root}/{name}", data, mode="create"))
-        except FileExistsError:
+        except OSError as error:
+            if not _says_that_it_is_there(error):
+                raise
             return self.read(name) == data
         return True
 
@@ -111,6 +113,16 @@ def _asked(step: Callable[[], T]) -> T:
         raise
     except Exception as error:  # packages pass on what their clients raise, which is of no common class
         raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def _says_that_it_is_there(error: OSError) -> bool:
+    """Whether a store has an object that was to be created.
+
+    ``s3fs`` passes the answer of a store on as another error if that has the interface of S3, but does not say which of
+    the conditions of a request was not met.
+    """
+    answer = getattr(error.__cause__, "response", None) or {}
+    return isinstance(error, FileExistsError) or answer.get("Error", {}).get("Code") == "PreconditionFailed"
 
 
 @contextlib.contextmanager

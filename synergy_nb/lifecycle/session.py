@@ -244,8 +244,8 @@ class Session(Protocol):
     def outdated(self, application: str, operator: str, epoch: int) -> None:
         """The driver's report that a later attempt, in which a component has this epoch, reads what it has written.
 
-        It is as if a message of that attempt had come: this one has ended, and this peer is late. If it is one of a later
-        start, the application goes on in another cluster, and has no attempt here any more.
+        It is as if a message of that attempt had come: this one has ended, and this peer is late. If it is one of a
+        later start, the application goes on in another cluster, and has no attempt here any more.
         """
         member = self.members.get(application)
         if member is None or member.ended:

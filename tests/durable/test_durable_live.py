@@ -33,7 +33,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def program(folder: Path, peers: int, plan: Path | None = None, *, spark: bool = False) -> Iterator[None]:
+def program(folder: Path | str, peers: int, plan: Path | None = None, *, spark: bool = False) -> Iterator[None]:
     """A program with a durable cluster; at the end it is killed, with all that it has started, also Spark's server."""
     arguments = [str(folder), str(peers), "spark" if spark else "off", *(() if plan is None else [str(plan)])]
     command = [sys.executable, "-m", "tests.durable.durable_program", *arguments]

@@ -12,6 +12,7 @@ import pytest
 
 from synergy_nb.control.identity import CHANNELS, OPERATIONS
 from synergy_nb.control.peer import Peer
+from synergy_nb.durable.disk_place import DiskPlace
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.process import _service
@@ -107,6 +108,24 @@ async def test_a_guest_chooses_no_id_by_which_he_gets_what_is_of_others(id_: str
             with pytest.raises(ValueError, match=f"application: '{id_}'; expected .*{wrong}"):
                 await runtime.serve_guest("eve", "submit", pack(Submit(id_, plan, trial=trial)))
         assert [each.id for each in folder.applications()] == ["kept"]
+    finally:
+        await runtime.close()
+
+
+async def test_an_operator_on_spark_is_refused_where_the_folder_has_no_room_for_its_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DiskPlace, "checkpoints", lambda _place, _folder: None)
+    folder = DurableFolder(tmp_path / "folder")
+    folder.prepare()
+    settings = {"name": "peer-1", "durable": folder.where, "session": {"durable": True}}
+    runtime = PeerRuntime("tcp://127.0.0.1:1", "peer-1", _unconnected, make, settings)
+    runtime.start()
+    plan = source("packets", rate="10 tuples/s").filter("bytes > 1", engine="spark", id="f").sink("all")
+    try:
+        with pytest.raises(ValueError, match="operator 'f': engine: 'spark'; expected 'peer', as Spark keeps no"):
+            await runtime.operations["submit"](pack(Submit("app", plan.to_bytes())))
+        assert folder.applications() == []
     finally:
         await runtime.close()
 
