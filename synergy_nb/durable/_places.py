@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from synergy_nb.durable._component_files import Files
+from synergy_nb.durable.component_files import Files
 
-__all__ = ["Place"]
+__all__ = ["Claimant", "DurablePlace"]
 
 
-class Place(Protocol):
+class DurablePlace(Protocol):
     """Files, and folders of files one level below; names are relative to the place.
 
     All methods raise ``OSError`` if the place refuses. What was put is there after a power failure.
@@ -79,3 +80,28 @@ class Place(Protocol):
 
     def unlock(self) -> None:
         """Let go of the place."""
+
+
+class Claimant(Protocol):
+    """The program that starts a cluster, as those who start another one see it."""
+
+    @property
+    def token(self) -> str:
+        """Tells it from all others."""
+
+    @property
+    def machine(self) -> str:
+        """Tells the machine on which it is, since that was started, from all others."""
+
+    @property
+    def process(self) -> str:
+        """Tells its process from all others that this machine has had since."""
+
+    def lives(self, process: str) -> bool:
+        """Whether a process of this machine lives."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a while."""
+
+    def every(self, seconds: float, step: Callable[[], bool]) -> Callable[[], None]:
+        """Take a step again and again, on a thread, until it returns False; return what ends that, and waits for it."""

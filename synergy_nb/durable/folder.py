@@ -3,11 +3,11 @@
     FOLDER/FORMAT             says what the folder is, and in which version
     FOLDER/ID/application     the plan of an application, and how it was submitted
     FOLDER/ID/content-NUMBER  functions and tables that the plan only names
-    FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`._component_files`)
+    FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`.component_files`)
     FOLDER/ID/spark/NAME      what Spark keeps of a query, in folders of its own making
 
-It is a folder of the system (:mod:`.disk_place`), or one in an object store (:mod:`.object_place`). Whatever is not as
-Synergy writes it is refused by a sentence, and left as it is.
+It is a folder of the system (:mod:`._disk_place`), or one in an object store (:mod:`._object_place`). Whatever is not
+as Synergy writes it is refused by a sentence, and left as it is.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from synergy_nb.durable._component_files import EVERY, Files, operators_of
-from synergy_nb.durable._places import Place
+from synergy_nb.durable._disk_files import DiskFiles
+from synergy_nb.durable._disk_place import UNMARKED, DiskPlace
+from synergy_nb.durable._object_place import ObjectPlace
+from synergy_nb.durable._objects import STORES
+from synergy_nb.durable._places import Claimant, DurablePlace
+from synergy_nb.durable.component_files import EVERY, Files, operators_of
 from synergy_nb.durable.disk import Disk
-from synergy_nb.durable.disk_files import DiskFiles
-from synergy_nb.durable.disk_place import UNMARKED, DiskPlace
-from synergy_nb.durable.object_place import ObjectPlace
-from synergy_nb.durable.objects import STORES
 from synergy_nb.durable.records import DurableError, check_records, unmarked_end
 from synergy_nb.durable.writing import fence
 from synergy_nb.plan import Plan
@@ -77,12 +77,16 @@ class DurableFolder:
     []
     """
 
-    def __init__(self, path: str | os.PathLike[str] | ObjectPlace, disk: Disk | None = None) -> None:
-        """Raise ``DurableError`` if it is no path of a folder of this system, and of no object store that is known.
-
-        ``disk``: the steps by which files of a folder of this system are written.
-        """
-        self._place = path if isinstance(path, ObjectPlace) else _place(path, Disk() if disk is None else disk)
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | ObjectPlace,
+        disk: Disk | None = None,  # steps by which files of a folder of this system are written
+        claimant: Claimant | None = None,  # program that starts a cluster with it; None: none does
+    ) -> None:
+        """Raise ``DurableError`` if it is no path of a folder of this system, and of no object store that is known."""
+        self._place = (
+            path if isinstance(path, ObjectPlace) else _place(path, Disk() if disk is None else disk, claimant)
+        )
         self.where = self._place.where  # the folder, as users write it
         self.least_write = self._place.least_write  # bytes for which a write to a file of a component counts at least
         self._changing = threading.Lock()  # lock of the thread that changes what is there of an application
@@ -351,13 +355,13 @@ class DurableFolder:
             raise self._wrong(f"{name}: {error}; {what}") from None
 
 
-def _place(path: str | os.PathLike[str], disk: Disk) -> Place:
+def _place(path: str | os.PathLike[str], disk: Disk, claimant: Claimant | None) -> DurablePlace:
     """Return the place of a folder; raises ``DurableError`` if it is none in which one can be."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise DurableError(f"durable: {path!r}; expected the path of a folder")
     scheme, found, rest = path.partition("://") if isinstance(path, str) else ("", "", "")
     if found and scheme in STORES:
-        return ObjectPlace(str(path))
+        return ObjectPlace(str(path), None, claimant)
     if found and (scheme != "file" or not rest.startswith("/")):
         raise DurableError(
             f"durable: {path!r}; expected a folder of this system or of an object store ({', '.join(sorted(STORES))}), "

@@ -15,7 +15,7 @@ it has to be: a snapshot waits until readers are saved past its end themselves, 
 that is still in memory, and only that is written with it. How little counts is relative to what was read since the last
 snapshot that was written. Nobody waits for such a snapshot, but it is what a restart begins with.
 
-Output and snapshots are in one series of files, in the order in which they came (:mod:`._component_files`). A file of
+Output and snapshots are in one series of files, in the order in which they came (:mod:`.component_files`). A file of
 more than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once
 all of its output is older than what readers and the last snapshot need. Pieces of a state that are small are written
 with each snapshot, others once, in files of their own: some pieces of a table in each, as they come and go together,
@@ -47,7 +47,7 @@ from synergy_nb.dataflow.streams.log.frames import (
 )
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
-from synergy_nb.durable._component_files import log_name, piece_name
+from synergy_nb.durable.component_files import log_name, piece_name
 
 __all__ = ["MOST_WAITING", "PACKED", "FolderCopy", "FolderWork", "Write"]
 

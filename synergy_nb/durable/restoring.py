@@ -13,7 +13,7 @@ from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, Frame, 
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant
-from synergy_nb.durable._component_files import Files, files_of
+from synergy_nb.durable.component_files import Files, files_of
 from synergy_nb.durable.records import DurableError, unpacked
 from synergy_nb.plan import Plan
 

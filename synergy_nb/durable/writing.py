@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from synergy_nb.durable._component_files import EVERY, Files, fence_name, files_of
+from synergy_nb.durable.component_files import EVERY, Files, fence_name, files_of
 from synergy_nb.durable.folder_copy import FolderWork
 from synergy_nb.durable.records import packed
 

@@ -17,10 +17,10 @@ from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output
-from synergy_nb.durable._component_files import Files, latest_fences
-from synergy_nb.durable.disk_files import DiskFiles
+from synergy_nb.durable._disk_files import DiskFiles
+from synergy_nb.durable._object_files import ObjectFiles
+from synergy_nb.durable.component_files import Files, latest_fences
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
-from synergy_nb.durable.object_files import ObjectFiles
 from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import restored
 from synergy_nb.durable.writing import ComponentWork, carry_out, fence

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from synergy_nb.durable.objects import Objects
+from synergy_nb.durable._objects import Objects
 from tests.connectors.broken_disk import Killed
 
 

@@ -19,7 +19,7 @@ from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, Pi
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Point, Reader
 from synergy_nb.dataflow.tuples import START
-from synergy_nb.durable.disk_files import DiskFiles
+from synergy_nb.durable._disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.folder_copy import FolderCopy
 from synergy_nb.durable.records import DurableError, mark, packed, unpacked

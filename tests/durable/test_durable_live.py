@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-import psutil
 import pytest
 
 from synergy_nb import Cluster, ClusterError, csv, source
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.runtime.process import starting
+from tests.durable.killed_programs import append, program, values
 from tests.waiting import asked_until
 
 STARTS_WITHIN = 280.0  # seconds within which a cluster with Spark goes on, on a busy machine
@@ -30,35 +24,6 @@ STARTS_WITHIN = 280.0  # seconds within which a cluster with Spark goes on, on a
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have peers ask one another less often: on a busy machine they would take each other for dead."""
     monkeypatch.setattr(starting, "_pings", lambda peers: 4.0 * PeerConfig().pings)
-
-
-@contextlib.contextmanager
-def program(folder: Path | str, peers: int, plan: Path | None = None, *, spark: bool = False) -> Iterator[None]:
-    """A program with a durable cluster; at the end it is killed, with all that it has started, also Spark's server."""
-    arguments = [str(folder), str(peers), "spark" if spark else "off", *(() if plan is None else [str(plan)])]
-    command = [sys.executable, "-m", "tests.durable.durable_program", *arguments]
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], start_new_session=True)
-    try:
-        yield
-    finally:
-        started = psutil.Process(process.pid).children(recursive=True)
-        os.killpg(process.pid, signal.SIGKILL)
-        for each in started:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-        process.wait()
-
-
-def append(path: Path, begin: int, end: int) -> None:
-    with path.open("a") as file:
-        file.writelines(f"{number / 1000},{number}\n" for number in range(begin, end))
-
-
-def values(path: Path) -> list[str]:
-    """Values of the rows of a CSV file that are complete."""
-    if not path.exists():
-        return []
-    return [line.split(",")[1] for line in path.read_text("utf-8").split("\n")[1:-1]]
 
 
 @pytest.mark.slow(20)

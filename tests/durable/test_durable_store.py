@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from synergy_nb import Cluster, ClusterError, csv, source
+from synergy_nb.durable._objects import Objects
 from synergy_nb.durable.folder import DurableFolder
-from synergy_nb.durable.objects import Objects
 from synergy_nb.durable.records import DurableError
+from tests.durable.killed_programs import append, program, values
 from tests.durable.s3_server import PAGE, s3_server
-from tests.durable.test_durable_live import append, program, values
 from tests.waiting import asked_until
 
 URL = "s3://bucket/a folder"

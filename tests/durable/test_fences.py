@@ -18,7 +18,7 @@ from synergy_nb.dataflow.streams.component._copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader, chunks_of
-from synergy_nb.durable._component_files import fence_name, is_fence
+from synergy_nb.durable.component_files import fence_name, is_fence
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.restoring import Restored, restored

@@ -10,8 +10,8 @@ import pytest
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, PieceReply, PieceRequest
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import START
+from synergy_nb.durable._disk_files import DiskFiles
 from synergy_nb.durable.disk import Disk
-from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import MOST_WAITING, PACKED
 from synergy_nb.durable.records import DurableError, mark, packed
 from synergy_nb.durable.restoring import restored

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from synergy_nb.dataflow.streams.log.frames import Ack
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
-from synergy_nb.durable import object_place
+from synergy_nb.durable import _object_place
+from synergy_nb.durable._object_files import ObjectFiles
+from synergy_nb.durable._object_place import BEAT_S, LEASE_S, POLL_S, ObjectPlace
+from synergy_nb.durable._objects import Objects
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.folder_copy import FolderWork, Write
-from synergy_nb.durable.object_files import ObjectFiles
-from synergy_nb.durable.object_place import BEAT_S, LEASE_S, POLL_S, ObjectPlace
-from synergy_nb.durable.objects import Objects
 from synergy_nb.durable.records import DurableError, packed, unpacked
 from synergy_nb.durable.writing import ComponentWork, carry_out, fence
 from synergy_nb.lifecycle.records.attempts import EPOCHS_OF_START
 from synergy_nb.plan import source
+from synergy_nb.runtime.process._claimant import ProcessClaimant
 from tests.connectors.broken_disk import Killed
 from tests.durable.memory_objects import AtOnce, MemoryObjects
 
@@ -30,28 +32,36 @@ ACK = Ack(Output("app", "f"), Reader("app", "f", COPY, "durable"), ORIGIN, ORIGI
 PLAN = source("packets", rate=10.0).filter("bytes > 1").sink("large")
 
 
-class Clock:
-    """Waits of a cluster that looks at another one's claim, and what happens meanwhile."""
+class Program:
+    """A program that starts a cluster, on a machine whose processes it knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "first", machine: str = "one", dead: tuple[str, ...] = ()) -> None:
+        self.token = self.process = name
+        self.machine = machine
+        self.dead = dead
         self.waited = 0.0
-        self.then: Any = lambda: None
+        self.then: Callable[[], object] = lambda: None  # what happens while it waits
+        self.again: Callable[[], bool] = lambda: False  # step that it takes again and again
+
+    def lives(self, process: str) -> bool:
+        return process not in self.dead
 
     def wait(self, seconds: float) -> None:
         self.waited += seconds
         self.then()
 
-
-def place(objects: Objects, clock: Clock | None = None) -> ObjectPlace:
-    return ObjectPlace(URL, objects, (Clock() if clock is None else clock).wait)
-
-
-def folder_in(objects: Objects, clock: Clock | None = None) -> DurableFolder:
-    return DurableFolder(place(objects, clock))
+    def every(self, seconds: float, step: Callable[[], bool]) -> Callable[[], None]:
+        assert seconds == BEAT_S
+        self.again = step
+        return lambda: None
 
 
-def prepared(objects: Objects) -> DurableFolder:
-    folder = folder_in(objects)
+def folder_in(objects: Objects, program: Program | None = None) -> DurableFolder:
+    return DurableFolder(ObjectPlace(URL, objects, program))
+
+
+def prepared(objects: Objects, program: Program | None = None) -> DurableFolder:
+    folder = folder_in(objects, program)
     folder.prepare()
     return folder
 
@@ -176,7 +186,7 @@ def test_the_package_of_a_store_may_be_missing(monkeypatch: pytest.MonkeyPatch) 
     def missing(*_more: Any, **_others: Any) -> None:
         raise ImportError
 
-    monkeypatch.setattr(object_place, "Objects", missing)
+    monkeypatch.setattr(_object_place, "Objects", missing)
     with pytest.raises(DurableError, match="expected the package gcsfs: pip install gcsfs"):
         DurableFolder("gs://bucket/folder")
     with pytest.raises(DurableError, match="expected the name of a bucket after s3://"):
@@ -201,96 +211,116 @@ def claims(objects: Objects) -> list[str]:
     return [name for name in objects.names() if name.startswith("claim-")]
 
 
-def of_another_machine(objects: MemoryObjects, **fields: Any) -> None:
-    (name,) = claims(objects)
-    known = msgspec.json.decode(objects.read(name))
-    objects.put(name, msgspec.json.encode({**known, "machine": "another", **fields}))
-
-
 def test_a_second_cluster_is_refused_until_the_first_lets_go(objects: MemoryObjects) -> None:
-    first, clock = prepared(objects), Clock()
+    first, program = prepared(objects, Program()), Program("second")
     first.lock()
     with pytest.raises(DurableError, match="another cluster uses it; expected one at a time"):
-        folder_in(objects, clock).lock()
+        folder_in(objects, program).lock()
     assert claims(objects) == ["claim-00000001"]
     first.unlock()
-    second = folder_in(objects, clock)
+    second = folder_in(objects, program)
     second.lock()
-    assert clock.waited == 0.0
+    assert program.waited == 0.0
     assert claims(objects) == ["claim-00000002"]
     second.unlock()
     second.unlock()
 
 
-def test_a_cluster_goes_on_at_once_if_the_program_before_does_not_live(
-    objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, clock = prepared(objects), Clock()
-    first.lock()
-    lives = object_place._lives
-    monkeypatch.setattr(object_place, "_lives", lambda claim: lives(msgspec.structs.replace(claim, began=1.0)))
-    folder_in(objects, clock).lock()  # another process has its number now
-    monkeypatch.setattr(object_place, "_lives", lambda claim: lives(msgspec.structs.replace(claim, process=1 << 30)))
-    folder_in(objects, clock).lock()
-    assert clock.waited == 0.0
-    assert claims(objects) == ["claim-00000003"]
+def test_a_cluster_goes_on_at_once_if_the_program_before_does_not_live(objects: MemoryObjects) -> None:
+    prepared(objects, Program()).lock()
+    program = Program("second", dead=("first",))
+    folder_in(objects, program).lock()
+    assert program.waited == 0.0
+    assert claims(objects) == ["claim-00000002"]
 
 
 def test_a_claim_of_another_machine_has_to_stay_the_same_for_a_while(objects: MemoryObjects) -> None:
-    first, clock = prepared(objects), Clock()
-    first.lock()
-    of_another_machine(objects)
-    clock.then = lambda: of_another_machine(objects, beats=int(clock.waited / BEAT_S))
+    first, second = Program(), Program("second", "two", dead=("first",))  # a process of that number is none of its
+    prepared(objects, first).lock()
+    second.then = lambda: first.again() if second.waited >= BEAT_S else None
     with pytest.raises(DurableError, match="another cluster uses it"):
-        folder_in(objects, clock).lock()
-    assert clock.waited == BEAT_S
-    clock.then, clock.waited = (lambda: None), 0.0
-    folder_in(objects, clock).lock()
-    assert clock.waited == LEASE_S
-    of_another_machine(objects)
-    clock.then, clock.waited = (lambda: of_another_machine(objects, ended=True)), 0.0
-    folder_in(objects, clock).lock()
-    assert clock.waited == POLL_S
-
-
-def test_of_two_clusters_that_start_at_once_one_is_refused(objects: MemoryObjects) -> None:
-    prepared(objects).lock()
-    of_another_machine(objects)
-    clock, faster = Clock(), folder_in(objects)
-    clock.then = faster.lock if not clock.waited else lambda: None
-    with pytest.raises(DurableError, match="another cluster uses it"):
-        folder_in(objects, clock).lock()
+        folder_in(objects, second).lock()
+    assert second.waited == BEAT_S
+    second.then, second.waited = (lambda: None), 0.0
+    folder_in(objects, second).lock()
+    assert second.waited == LEASE_S
+    assert not first.again()
     assert claims(objects) == ["claim-00000002"]
 
 
-def test_a_claim_is_renewed_while_its_program_lives(objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_place, "BEAT_S", 0.001)
-    folder = prepared(objects)
+def test_a_cluster_that_ends_while_another_one_waits_is_followed_at_once(objects: MemoryObjects) -> None:
+    first, second = prepared(objects, Program()), Program("second", "two")
+    first.lock()
+    second.then = first.unlock
+    folder_in(objects, second).lock()
+    assert second.waited == POLL_S
+
+
+def test_of_two_clusters_that_start_at_once_one_is_refused(objects: MemoryObjects) -> None:
+    prepared(objects, Program()).lock()
+    second, third = Program("second", "two"), Program("third", "three")
+    faster = folder_in(objects, third)
+    second.then = lambda: faster.lock() if second.waited == LEASE_S else None
+    with pytest.raises(DurableError, match="another cluster uses it"):
+        folder_in(objects, second).lock()
+    assert claims(objects) == ["claim-00000002"]
+
+
+def test_a_claim_is_renewed_as_soon_as_the_store_is_there_again(objects: MemoryObjects) -> None:
+    program = Program()
+    folder = prepared(objects, program)
     folder.lock()
-    before, clock = objects.read("claim-00000001"), Clock()
-    while objects.read("claim-00000001") == before:
-        os.sched_yield()
-    folder_in(objects, clock)
+    objects.error = OSError("no answer")
+    assert program.again()
+    before, objects.error = objects.read("claim-00000001"), None
+    assert program.again()
+    assert objects.read("claim-00000001") != before
+    objects.error = OSError("no answer")
+    folder.unlock()  # the next cluster waits a while
+
+
+def test_a_cluster_that_is_late_leaves_the_claim_of_another_one(objects: MemoryObjects) -> None:
+    folder = prepared(objects, Program())
+    folder.lock()
     objects.create("claim-00000002", b"{}")
+    before = dict(objects.found)
     folder.unlock()
-    assert objects.read("claim-00000002") == b"{}"
-    assert not msgspec.json.decode(objects.read("claim-00000001"))["ended"]
+    assert objects.found == before
 
 
 def test_a_damaged_claim_is_named(objects: MemoryObjects) -> None:
     prepared(objects)
     objects.put("claim-00000001", b"?")
     with pytest.raises(DurableError, match=r"claim-00000001: .*; expected a folder whose files can be locked"):
-        folder_in(objects).lock()
+        folder_in(objects, Program()).lock()
+
+
+def test_a_process_is_known_by_its_number_and_its_start() -> None:
+    me, pid = ProcessClaimant(), os.getpid()
+    began = float(me.process.removeprefix(f"{pid} "))
+    assert me.lives(me.process)
+    assert not me.lives(f"{pid} {began - 60.0}")  # of an earlier process
+    assert not me.lives(f"{1 << 30} {began}")
+    assert me.token != ProcessClaimant().token
+    assert me.machine == ProcessClaimant().machine
+    left, over = [True, False], threading.Event()
+
+    def step() -> bool:
+        if len(left) == 1:
+            over.set()
+        return left.pop(0)
+
+    end = me.every(0.001, step)
+    assert over.wait(60.0)
+    end()
 
 
 def test_a_cluster_that_was_stopped_for_long_notes_and_forgets_nothing(objects: MemoryObjects) -> None:
-    first, peer = prepared(objects), folder_in(objects)
+    first, peer = prepared(objects, Program()), folder_in(objects)
     first.lock()
     peer.lock_as_peer()
     peer.keep(KeptApplication("app", b"", "composed", 0.0, decided=False), {})
-    of_another_machine(objects)
-    second = folder_in(objects)
+    second = folder_in(objects, Program("second", "two"))
     second.lock()
     before = dict(objects.found)
     with pytest.raises(OSError, match="a later cluster uses it"):

@@ -12,7 +12,7 @@ from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Inpu
 from synergy_nb.dataflow.operators.sinks import Sink
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import START
-from synergy_nb.durable._component_files import operators_of
+from synergy_nb.durable.component_files import operators_of
 from synergy_nb.durable.restoring import has_changed
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream

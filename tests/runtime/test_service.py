@@ -12,7 +12,7 @@ import pytest
 
 from synergy_nb.control.identity import CHANNELS, OPERATIONS
 from synergy_nb.control.peer import Peer
-from synergy_nb.durable.disk_place import DiskPlace
+from synergy_nb.durable._disk_place import DiskPlace
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.process import _service

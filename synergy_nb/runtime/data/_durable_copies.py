@@ -21,7 +21,7 @@ from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, Frame, PieceReply
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point
-from synergy_nb.durable._component_files import Files
+from synergy_nb.durable.component_files import Files
 from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import DurableError

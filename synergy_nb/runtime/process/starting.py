@@ -53,6 +53,7 @@ from synergy_nb.runtime.identity.authority import Authority, half_life
 from synergy_nb.runtime.identity.renewals import INVITE, REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._admission import HostAdmission, settings_for_others
+from synergy_nb.runtime.process._claimant import ProcessClaimant
 from synergy_nb.runtime.process._peer_factory import FACTORY
 from synergy_nb.runtime.process._plugin import client_links, install, peer_addresses, refuses, runs_peer
 from synergy_nb.runtime.process.error_publisher import CHANNEL
@@ -628,7 +629,7 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
     if (given := options.get("durable")) is None:
         return None
     try:
-        folder = DurableFolder(given)
+        folder = DurableFolder(given, claimant=ProcessClaimant())
         await asyncio.to_thread(_open, folder)
     except DurableError as error:
         raise ClusterError(str(error)) from None

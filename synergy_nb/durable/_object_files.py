@@ -15,8 +15,8 @@ from collections import defaultdict
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
-from synergy_nb.durable._component_files import fence_name, is_fence, latest_fences
-from synergy_nb.durable.objects import Objects
+from synergy_nb.durable._objects import Objects
+from synergy_nb.durable.component_files import fence_name, is_fence, latest_fences
 from synergy_nb.durable.records import DurableError, mark
 
 __all__ = ["ObjectFiles"]
@@ -32,7 +32,7 @@ class _Added(NamedTuple):
 
 
 class ObjectFiles:
-    """The files of one application. See :class:`~synergy_nb.durable._component_files.Files`."""
+    """The files of one application. See :class:`~synergy_nb.durable.component_files.Files`."""
 
     def __init__(self, objects: Objects, folder: str, executor: Executor) -> None:
         """``folder``: folder of the application; ``executor``: threads that write objects of several components."""

@@ -1,8 +1,8 @@
 """The objects of an object store below one prefix: written whole, seen by all at once, created by one alone.
 
 These stores list an object as soon as it is written, and create one only if there is none of that name, in one step.
-That is all that :mod:`.object_files` and :mod:`.object_place` rely on. The file systems of fsspec do so for the stores
-in :data:`STORES`; for others, fsspec looks first, and writes then.
+That is all that :mod:`._object_files` and :mod:`._object_place` rely on. The file systems of fsspec do so for the
+stores in :data:`STORES`; for others, fsspec looks first, and writes then.
 """
 
 from __future__ import annotations

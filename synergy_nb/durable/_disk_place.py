@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from synergy_nb.durable._component_files import is_fence
+from synergy_nb.durable._disk_files import DiskFiles
+from synergy_nb.durable.component_files import is_fence
 from synergy_nb.durable.disk import Disk
-from synergy_nb.durable.disk_files import DiskFiles
 
 __all__ = ["UNMARKED", "DiskPlace"]
 

@@ -13,20 +13,15 @@ and passes no rows on. What is left to it is to note an application, or to forge
 
 from __future__ import annotations
 
-import platform
-import threading
-import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 import msgspec
-import psutil
 
-from synergy_nb.durable.object_files import ObjectFiles
-from synergy_nb.durable.objects import STORES, Objects
+from synergy_nb.durable._object_files import ObjectFiles
+from synergy_nb.durable._objects import STORES, Objects
+from synergy_nb.durable._places import Claimant
 from synergy_nb.durable.records import DurableError
 
 __all__ = ["ObjectPlace"]
@@ -42,16 +37,15 @@ LEAST: Final = 4 << 10  # bytes for which each write counts at least: so a file 
 class _Claim(msgspec.Struct, frozen=True):
     """What a cluster says of itself."""
 
-    token: str  # tells clusters apart
-    machine: str  # machine on which its program is, since this was started
-    process: int
-    began: float  # time at which the process was started, seconds
+    token: str  # this and what follows: of the program that has started it (`Claimant`)
+    machine: str
+    process: str
     beats: int = 0  # how often it was written again
     ended: bool = False
 
 
 class ObjectPlace:
-    """A prefix in an object store. See :class:`~synergy_nb.durable._places.Place`."""
+    """A prefix in an object store. See :class:`~synergy_nb.durable._places.DurablePlace`."""
 
     formats: Final = ("synergy_nb durable objects, version 2",)
     least_write: Final = LEAST
@@ -61,7 +55,7 @@ class ObjectPlace:
         self,
         url: str,
         objects: Objects | None = None,  # objects of the store; None: those below the URL
-        wait: Callable[[float], object] = time.sleep,  # waits for seconds
+        claimant: Claimant | None = None,  # program that starts a cluster; None: one that reads only, or a peer
     ) -> None:
         """Raise ``DurableError`` if the package of the store is missing, or the URL names no bucket."""
         scheme, _, path = url.partition("://")
@@ -73,12 +67,11 @@ class ObjectPlace:
             package = STORES[scheme]
             raise DurableError(f"durable: {url!r}; expected the package {package}: pip install {package}") from None
         self.where = url
-        self._wait = wait
+        self._claimant = claimant
         self._executor = ThreadPoolExecutor(TOGETHER, thread_name_prefix="synergy objects")
         self._number = 0  # number of the claim of the cluster that this process belongs to; 0: of none
         self._claim: _Claim | None = None  # claim of this process
-        self._beating: threading.Thread | None = None
-        self._over = threading.Event()
+        self._end_renewing: Callable[[], None] = lambda: None
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -86,7 +79,7 @@ class ObjectPlace:
         """Check, if there is nothing yet, that the store creates objects as it has to."""
         if any(self._objects.top()):
             return
-        name = f"probe-{uuid.uuid4().hex}"
+        name = f"probe-{'' if self._claimant is None else self._claimant.token}"
         try:
             if not self._objects.create(name, b"1") or self._objects.create(name, b"2"):
                 raise OSError("the store creates an object that is there already")
@@ -139,18 +132,17 @@ class ObjectPlace:
 
     def lock(self) -> bool:
         """Claim the place, and renew the claim from then on; False if another cluster has one."""
+        me = self._claimant
+        assert me is not None, "a peer does not start a cluster"
         number = self._latest()
-        if number and not self._is_free(f"{CLAIM}{number:08}"):
+        if number and not self._is_free(f"{CLAIM}{number:08}", me):
             return False
-        me = psutil.Process()
-        claim = _Claim(uuid.uuid4().hex, _machine(), me.pid, me.create_time())
+        claim = _Claim(me.token, me.machine, me.process)
         if not self._objects.create(f"{CLAIM}{number + 1:08}", msgspec.json.encode(claim)):
             return False
         self._number, self._claim = number + 1, claim
         self._objects.remove([f"{CLAIM}{each:08}" for each in self._numbers() if each < self._number])
-        self._over.clear()
-        self._beating = threading.Thread(target=self._beat, name="synergy claim", daemon=True)
-        self._beating.start()
+        self._end_renewing = me.every(BEAT_S, self._beat)
         return True
 
     def _numbers(self) -> list[int]:
@@ -160,17 +152,15 @@ class ObjectPlace:
     def _latest(self) -> int:
         return max(self._numbers(), default=0)
 
-    def _is_free(self, name: str) -> bool:
+    def _is_free(self, name: str, me: Claimant) -> bool:
         """Whether the cluster of a claim has ended, or does not renew it."""
         first = self._read_claim(name)
         if first is None or first.ended:
             return True
-        if first.machine == _machine():
-            return not _lives(first)
-        waited = 0.0
-        while waited < LEASE_S:
-            self._wait(POLL_S)
-            waited += POLL_S
+        if first.machine == me.machine:
+            return not me.lives(first.process)
+        for _ in range(round(LEASE_S / POLL_S)):
+            me.wait(POLL_S)
             now = self._read_claim(name)
             if now != first:
                 return now is None or now.ended
@@ -184,15 +174,15 @@ class ObjectPlace:
         except msgspec.MsgspecError as error:
             raise OSError(f"{name}: {error}") from None
 
-    def _beat(self) -> None:
-        """Renew the claim, until another cluster has one, or this one lets go."""
-        while not self._over.wait(BEAT_S):
-            try:
-                if not self.is_ours():
-                    return
-                self._renew(ended=False)
-            except OSError:  # a store that is not there for the moment: nobody else can read the claim, either
-                continue
+    def _beat(self) -> bool:
+        """Renew the claim, unless another cluster has one."""
+        try:
+            if not self.is_ours():
+                return False
+            self._renew(ended=False)
+        except OSError:  # the store is not there for the moment: nobody else can read the claim, either
+            pass
+        return True
 
     def _renew(self, *, ended: bool) -> None:
         assert self._claim is not None
@@ -214,30 +204,10 @@ class ObjectPlace:
 
     def unlock(self) -> None:
         """Say that this cluster has ended."""
-        self._over.set()
-        if self._beating is not None:
-            self._beating.join()
-            self._beating = None
-            try:
-                if self.is_ours():
-                    self._renew(ended=True)
-            except OSError:  # the next cluster waits a while, then
-                pass
+        self._end_renewing()
+        try:
+            if self._claim is not None and self.is_ours():
+                self._renew(ended=True)
+        except OSError:  # the next cluster waits a while, then
+            pass
         self._claim, self._number = None, 0
-
-
-def _machine() -> str:
-    """Return what tells this machine, since it was started, from all others."""
-    try:
-        processes = Path("/proc/self/ns/pid").readlink()  # containers of a machine do not see each other's processes
-    except OSError:
-        processes = Path()
-    return f"{uuid.getnode():x} {platform.node()} {psutil.boot_time():.0f} {processes}"
-
-
-def _lives(claim: _Claim) -> bool:
-    """Whether the process of a claim lives, on this machine."""
-    try:
-        return bool(abs(psutil.Process(claim.process).create_time() - claim.began) < 1.0)
-    except psutil.NoSuchProcess:
-        return False

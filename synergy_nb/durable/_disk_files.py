@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from synergy_nb.durable._component_files import latest_fences
+from synergy_nb.durable.component_files import latest_fences
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.records import mark
 
