@@ -19,7 +19,7 @@ from synergy_nb.durable._objects import Objects
 from synergy_nb.durable.component_files import fence_name, is_fence, latest_fences
 from synergy_nb.durable.records import DurableError, mark
 
-__all__ = ["ObjectFiles"]
+__all__ = ["FENCES", "ObjectFiles"]
 
 FENCES: Final = "fences"
 

@@ -19,9 +19,10 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.durable._object_files import ObjectFiles
+from synergy_nb.durable._object_files import FENCES, ObjectFiles
 from synergy_nb.durable._objects import STORES, Objects
 from synergy_nb.durable._places import Claimant
+from synergy_nb.durable.component_files import EVERY, fence_name
 from synergy_nb.durable.records import DurableError
 
 __all__ = ["ObjectPlace"]
@@ -109,7 +110,8 @@ class ObjectPlace:
         self._objects.put(name, data)
 
     def make_folder(self, folder: str) -> None:
-        """Do nothing: a folder is there with its first object."""
+        """Make it with a fence that nobody meets: to list fences where there are none takes three requests, not one."""
+        self._objects.create(f"{folder}/{FENCES}/{fence_name(EVERY, 0)}", b"")
 
     def remove_folder(self, folder: str, first: str = "") -> None:
         """Remove a folder; the object ``first`` goes before all others."""

@@ -329,7 +329,7 @@ class DurableFolder:
     def has_begun(self, application: KeptApplication) -> bool:
         """Whether peers have accepted an application, or may have emitted something of it."""
         files = self.files(application.id)
-        return application.decided or bool(files.names() or files.fences())
+        return application.decided or bool(files.names()) or any(files.fences().values())
 
     def content(self, application: KeptApplication, component: str) -> bytes:
         """Return a function or a table of an application; raises ``DurableError`` if it is damaged."""

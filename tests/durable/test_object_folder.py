@@ -121,7 +121,7 @@ def test_whatever_a_store_raises_is_an_error_of_the_system() -> None:
 def test_an_application_is_kept_until_it_is_dropped(objects: MemoryObjects) -> None:
     folder = prepared(objects)
     folder.keep(KeptApplication("app", PLAN.to_bytes(), "composed", 1.0, decided=False), {"f": b"function"})
-    assert objects.names() == ["FORMAT", "app/application", "app/content-0"]
+    assert objects.names() == ["FORMAT", "app/application", "app/content-0", "app/fences/@0.fence"]
     (kept,) = folder.applications()
     assert not kept.decided
     assert not folder.has_begun(kept)
@@ -145,8 +145,8 @@ def test_what_is_left_of_others_is_removed(objects: MemoryObjects) -> None:
     objects.put("gone/f@0.0~0", b"")
     objects.put("app/f@0.0~1", b"of a file whose first object is gone")
     folder.clean()
-    left = ["FORMAT", "app/application", "app/fences/f@4.fence", "app/fences/g@1.fence"]
-    assert objects.names() == left  # a late peer may still write
+    fences = [f"app/fences/{name}.fence" for name in ("@0", "f@4", "g@1")]
+    assert objects.names() == ["FORMAT", "app/application", *fences]  # a late peer may still write
 
 
 def test_a_prefix_of_something_else_is_refused_and_left_as_it_is(objects: MemoryObjects) -> None:
