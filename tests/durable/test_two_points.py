@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting._snapshots import RARE_S, _rarely_saved
+from synergy_nb.dataflow.streams.hosting._snapshots import RARE_S, SHARE, WRITTEN, _rarely_saved
 from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.log.values import OnLag, Point
 from synergy_nb.durable.folder_copy import FolderCopy
@@ -148,5 +148,27 @@ def test_a_component_is_saved_as_rarely_as_the_processor_time_of_that_asks_but_e
             peers.do(at, peers.hostings[at].captured(capture, made, peers.now, seconds))
     assert hosting.components["app", "u"].alone
     gaps = [after - before for before, after in pairwise(times)]
-    assert min(gaps) >= 0.1 / 0.05
+    assert min(gaps) >= WRITTEN * 0.1 / SHARE - 1e-6
     assert max(*gaps, peers.now - times[-1]) <= RARE_S + 1.0
+
+
+@pytest.mark.parametrize("state", [10, 2 << 20, 6 << 20])
+def test_a_state_that_has_grown_is_saved_later_as_it_takes_more_time(
+    state: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = KeptPeers().begin()
+    component, times = peers.hostings["x"].components["app", "u"], list[float]()
+    monkeypatch.setattr(component.share, "use", lambda _size: None)
+    for number in range(140):
+        peers.captures = []
+        peers.emit("n", batch(number, 1))
+        peers.later(0.5)
+        for capture in peers.captures:
+            at, made = capture.component.peer, capture.encode(capture.save())
+            if capture.component is component and peers.now > 1.0:
+                times.append(peers.now)
+                component.share.used = state  # after a snapshot of little
+            peers.do(at, peers.hostings[at].captured(capture, made, peers.now, 0.1))
+    grown = max(1, state >> 20)
+    assert times[1] - times[0] == pytest.approx(grown * WRITTEN * 0.1 / SHARE, abs=0.6)
+    assert times[2] - times[1] == pytest.approx(WRITTEN * 0.1 / SHARE, abs=0.6)

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
 FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, and that has read little
 RARE_S: Final = 60.0  # longest time between two snapshots for which producers retain nothing, seconds
-WRITTEN: Final = 2.5  # processor time of a snapshot in a folder, in that of its encoding: records and the disk, too
+WRITTEN: Final = 4.0  # processor time of a snapshot in a folder, in that of its encoding: records and the disk, too
+LEAST_STATE: Final = 1 << 20  # bytes of a state of which the processor time of a snapshot does not depend on its size
 LITTLE: Final = 256  # parts of what is retained, of which it has read less than one then
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the processor time that snapshots may take
@@ -77,6 +78,7 @@ class _Progress:
         self.hurry = False  # whether some copy has no snapshot
         self.begun = 0.0
         self.seconds = 0.0  # processor time of the last one
+        self.state = 0  # bytes of the state in it, about
         self.number = -1  # number of the last one that was sent
         self.sent: set[str] = set()  # copies that it was sent to
         self.pulling: set[str] = set()  # those of them that have to request pieces
@@ -207,7 +209,7 @@ class Snapshots:
             if progress.hurry:
                 times.append(progress.begun)
             elif self._is_rare(component):
-                spent = WRITTEN * progress.seconds / SHARE
+                spent = WRITTEN * self._expected(component, progress) / SHARE
                 times.append(max(progress.due, progress.begun + min(max(FOLDER_S, spent), RARE_S)))
             elif component.unsaved >= self._limits.retain // part:
                 times.append(progress.begun)
@@ -216,6 +218,12 @@ class Snapshots:
                 least = FOLDER_S if little else SNAPSHOT_S
                 times.append(max(progress.due, progress.begun + max(least, progress.seconds / SHARE)))
         return min(times, default=None)
+
+    @staticmethod
+    def _expected(component: Component, progress: _Progress) -> float:
+        """Processor time of encoding the next snapshot, seconds: the state may have grown since the last one."""
+        grown = max(component.share.used, LEAST_STATE) / max(progress.state, LEAST_STATE)
+        return progress.seconds * max(grown, 1.0)
 
     def _is_rare(self, component: Component) -> bool:
         """Whether nobody waits for the next snapshot of a component."""
@@ -293,6 +301,7 @@ class Snapshots:
         copies = self._readers(component)
         known = progress.archive.known(each.peer for each in copies) if progress.keeps_from is None else {}
         component.capture()
+        progress.state = component.share.used
         progress.capture = Capture(component, component.cuts.number, known, self._limits.piece)
         self._outbox.effect(progress.capture)
 
