@@ -52,7 +52,7 @@ def test_the_system_counts_how_long_all_threads_of_a_process_ran() -> None:
     thread = threading.Thread(target=lambda: sum(range(2_000_000)))
     thread.start()
     sum(range(2_000_000))
-    assert scheduled()[0] > before[0]
+    assert max(scheduled()[0] for _ in range(10)) > before[0]  # nothing is told if a thread of others ends just then
     thread.join()
 
 
