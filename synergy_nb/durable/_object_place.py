@@ -32,6 +32,7 @@ LEASE_S: Final = 15.0  # seconds for which a claim stays the same until another 
 POLL_S: Final = 1.0  # seconds from one reading of a claim to the next
 TOGETHER: Final = 16  # most objects that are written at a time
 CLAIM: Final = "claim-"
+WILD: Final = "*?["  # fsspec takes a name with one of these for a pattern
 LEAST: Final = 4 << 10  # bytes for which each write counts at least: so a file of 1 MiB has 256 objects at most
 
 
@@ -58,10 +59,12 @@ class ObjectPlace:
         objects: Objects | None = None,  # objects of the store; None: those below the URL
         claimant: Claimant | None = None,  # program that starts a cluster; None: one that reads only, or a peer
     ) -> None:
-        """Raise ``DurableError`` if the package of the store is missing, or the URL names no bucket."""
+        """Raise ``DurableError`` if the package of the store is missing, or the URL names no prefix in a bucket."""
         scheme, _, path = url.partition("://")
         if not path.strip("/"):
             raise DurableError(f"durable: {url!r}; expected the name of a bucket after {scheme}://")
+        if any(each in path for each in WILD):
+            raise DurableError(f"durable: {url!r}; expected none of {' '.join(WILD)}, which stand for other names")
         try:
             self._objects = Objects(url) if objects is None else objects
         except ImportError:

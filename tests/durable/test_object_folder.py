@@ -189,8 +189,20 @@ def test_the_package_of_a_store_may_be_missing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_object_place, "Objects", missing)
     with pytest.raises(DurableError, match="expected the package gcsfs: pip install gcsfs"):
         DurableFolder("gs://bucket/folder")
-    with pytest.raises(DurableError, match="expected the name of a bucket after s3://"):
-        DurableFolder("s3://")
+
+
+@pytest.mark.parametrize(
+    ("url", "wrong"),
+    [
+        ("s3://", "expected the name of a bucket after s3://"),
+        ("s3:///", "expected the name of a bucket after s3://"),
+        ("s3://bucket/data[1]", r"expected none of \* \? \[, which stand for other names"),
+        ("s3://bucket/*", r"expected none of \* \? \["),
+    ],
+)
+def test_a_url_that_names_no_prefix_is_refused(url: str, wrong: str) -> None:
+    with pytest.raises(DurableError, match=wrong):
+        DurableFolder(url)
 
 
 def test_operators_on_spark_are_refused(objects: MemoryObjects, tmp_path: Path) -> None:
